@@ -1,0 +1,32 @@
+# Two commands on a machine with Python 3.11+ and make: make demo, make test.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint types tests clean
+
+demo: .venv/library
+	$(BIN)/python examples/demo.py
+
+test: lint types tests
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/dev
+	$(BIN)/mypy
+
+tests: .venv/dev
+	$(BIN)/python -m pytest -n 2
+
+.venv/library: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install -q -c constraints.txt -e .
+	touch $@
+
+.venv/dev: .venv/library
+	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,385 @@
+"""HGKRegressor and HGKClassifier: scikit-learn's contract around the machine."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from hgk.architectures import Architecture, grouped
+from hgk.inputs import Scaling, column_remarks, merge_rows
+from hgk.kernels import HierarchicalKernel
+from hgk.machines import Machine, Rows, average, loo_average
+from hgk.optimisers import Algorithm1
+from hgk.presets import PRESETS, Preset
+from hgk.progress import Event, Progress
+from hgk.selection import FOLDS, Task, fold_numbers, kernel_per_fold, lam_grid, one_kernel
+
+# Labels are scaled to [-1, 1], and predictions clipped there, as in the paper.
+CLIP = 1.0
+
+
+class StoppedEarlyWarning(UserWarning):
+    """A fit was stopped by Ctrl-C or by its callback and kept the best it had."""
+
+
+class _HGK(BaseEstimator):
+    """What regression and classification share. Subclasses translate y to columns in [-1, 1] and back."""
+
+    def __init__(
+        self,
+        preset: str = "default",
+        *,
+        kernel: HierarchicalKernel | None = None,
+        architecture: Architecture | Sequence[Architecture] | None = None,
+        groups: Mapping[str, Iterable[int | str]] | None = None,
+        optimiser: Algorithm1 | None = None,
+        lam: float | None = None,
+        random_state=None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callback: Callable[[Event], Any] | None = None,
+    ):
+        self.preset = preset
+        self.kernel = kernel
+        self.architecture = architecture
+        self.groups = groups
+        self.optimiser = optimiser
+        self.lam = lam
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callback = callback
+
+    def fit(self, X, y, sample_weight=None):
+        """Learn the kernel's weights, choose (λ, γ), and train the machine.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), optional
+            A weight counts as a number of repetitions of its row.
+
+        Returns
+        -------
+        self
+        """
+        preset = self._check_parameters()
+        X, Y, weight = self._read(X, y, sample_weight)
+
+        merged = merge_rows(X, Y, weight)
+        self._check_rows(merged.X)
+        self._scaling = Scaling.of(merged.X)
+        rows = Rows(*map(torch.from_numpy, (self._scaling(merged.X), merged.y, merged.weight)))
+
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        task = Task(rows, self._folds(merged.y, rng), self._lams(merged.weight), CLIP)
+        with Progress(self._callback()) as progress:
+            self.machines_ = self._train(task, preset, rng, progress)
+
+        self._store(rows, progress)
+        self._place, self._left_out = merged.place, self._scaling(X[merged.place < 0])
+        return self
+
+    def _train(self, task: Task, preset: Preset, rng: np.random.Generator, progress: Progress) -> list[Machine]:
+        """A given kernel keeps its weights; one architecture learns on all rows; several, on each fold."""
+        if self.kernel is not None:
+            return [one_kernel(self.kernel.rescaled(self._scaling.half), task, progress)]
+        optimiser = self.optimiser or preset.optimiser
+        architectures = self._architectures(preset, rng)
+        if len(architectures) > 1:
+            return kernel_per_fold(architectures, optimiser, task, rng, progress, self.n_jobs)
+        kernel = optimiser.learn(architectures[0], task.rows, task.clip, rng, progress)
+        return [one_kernel(kernel, task, progress)]
+
+    # ------------------------------------------------------------ from parameters to objects
+
+    def _check_parameters(self) -> Preset:
+        if self.preset not in PRESETS:
+            raise ValueError(f"preset={self.preset!r} is unknown; use one of {', '.join(map(repr, PRESETS))}.")
+        expected = [
+            ("kernel", HierarchicalKernel, "a HierarchicalKernel, such as the kernel_ of a fitted estimator"),
+            ("architecture", Architecture | Sequence, "an Architecture or a list of them, such as two_layers(d, 8)"),
+            ("groups", Mapping, "a mapping such as {'body': ['age', 'bmi']}"),
+            ("optimiser", Algorithm1, "an Algorithm1, such as Algorithm1(M=5)"),
+        ]
+        for name, kind, what in expected:
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, kind):
+                raise TypeError(f"{name}={value!r} was given; {what} is expected, or None.")
+        given = [name for name in ("kernel", "architecture", "groups") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} were given together; each fixes the kernel's shape, so give one.")
+        if self.lam is not None and not (isinstance(self.lam, Real) and 0 < self.lam < float("inf")):
+            raise ValueError(f"lam={self.lam!r} was given; a finite number > 0 is expected, or None to choose it.")
+        return PRESETS[self.preset]
+
+    def _architectures(self, preset: Preset, rng: np.random.Generator) -> list[Architecture]:
+        d = self.n_features_in_
+        if self.groups is not None:
+            names = getattr(self, "feature_names_in_", None)
+            return [grouped(self.groups, d if names is None else list(names))]
+        if self.architecture is None:
+            return preset.architectures(d, rng)
+        single = isinstance(self.architecture, Architecture)
+        return [self.architecture] if single else list(self.architecture)
+
+    def _check_width(self) -> None:
+        shapes = [self.kernel.architecture] if self.kernel is not None else []
+        if self.architecture is not None:
+            shapes += [self.architecture] if isinstance(self.architecture, Architecture) else list(self.architecture)
+            if not shapes:
+                raise ValueError("architecture=[] was given; at least one Architecture is expected.")
+        for shape in shapes:
+            if shape.d != self.n_features_in_:
+                raise ValueError(
+                    f"A kernel for {shape.d} columns was given with data of {self.n_features_in_} columns; "
+                    "build the architecture for the data's width."
+                )
+
+    def _lams(self, weight: np.ndarray) -> np.ndarray:
+        return lam_grid(weight.sum()) if self.lam is None else np.array([float(self.lam)])
+
+    def _callback(self) -> Callable[[Event], Any] | None:
+        if not self.verbose:
+            return self.callback
+
+        def tell(event: Event) -> Any:
+            print("[hgk]", "  ".join(f"{k} {v:.5g}" if isinstance(v, float) else f"{k} {v}" for k, v in event.items()))
+            return self.callback(event) if self.callback is not None else None
+
+        return tell
+
+    # ------------------------------------------------------------------------- from data to rows
+
+    def _read(self, X, y, sample_weight) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        X, y = validate_data(
+            self, X, y, dtype=np.float64, ensure_min_samples=2, multi_output=self._multi_output, y_numeric=self._y_numeric
+        )
+        self._check_width()
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not (weight > 0).any():
+            raise ValueError("All sample weights are 0; at least two rows need a positive weight.")
+        return X, self._encode(y, weight), weight
+
+    def _check_rows(self, X: np.ndarray) -> None:
+        if len(X) < 2:
+            raise ValueError(
+                "The data have 1 sample after equal rows were merged and rows of weight 0 left out (n_samples=1); "
+                "at least 2 different rows are needed."
+            )
+        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])
+        for remark in column_remarks(X, list(map(str, names))):
+            warnings.warn(remark, UserWarning, stacklevel=3)
+
+    def _folds(self, Y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return fold_numbers(len(Y), min(FOLDS, len(Y)), rng, self._strata(Y))
+
+    # -------------------------------------------------------------------------- what a fit leaves
+
+    def _store(self, rows: Rows, progress: Progress) -> None:
+        first = self.machines_[0]
+        names = tuple(map(str, getattr(self, "feature_names_in_", ())))
+        kernel = first.kernel.rescaled(self._scaling.factor)
+        self.kernel_ = HierarchicalKernel(kernel.architecture, kernel.W, kernel.gamma, names)
+        self.alpha_ = _columns_out(first.alpha.numpy(), self._single_column)
+        self.lam_, self.gamma_ = first.lam, first.kernel.gamma
+        self.history_ = progress.history
+        self.X_fit_ = self._scaling.inverse(rows.X.numpy())
+        sample = rows.X[:: max(1, len(rows) // 500)]
+        self.feature_importances_ = np.mean([m.kernel.relevance(sample) for m in self.machines_], axis=0)
+        self._rows = rows
+        if progress.stopped:
+            warnings.warn(
+                "The fit was stopped early; the model uses the best weights found so far (see history_).",
+                StoppedEarlyWarning,
+                stacklevel=3,
+            )
+        if any(m.ridge_added for m in self.machines_):
+            warnings.warn(
+                f"The kernel matrix was numerically singular and {max(m.ridge_added for m in self.machines_):.1e} "
+                f"was added to its diagonal; lam={first.lam:.1e} is very small for these data, try a larger one.",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def loo_predictions_(self) -> np.ndarray:
+        """Leave-one-out predictions for the training rows, in the order they were given.
+
+        All copies of a row are left out together; a row of weight 0 gets its ordinary prediction. λ, γ and
+        the kernel's weights stay fixed. Computed when first asked for.
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "_loo"):
+            t = loo_average(self.machines_, self._rows, CLIP).numpy()
+            everywhere = t[self._place]
+            if len(self._left_out):
+                everywhere[self._place < 0] = average(self.machines_, torch.from_numpy(self._left_out), CLIP).numpy()
+            self._loo = everywhere
+        return self._decode(self._loo)
+
+    def _predict_columns(self, X) -> np.ndarray:
+        """The clipped averaged function, one column per output, in [-1, 1]."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return average(self.machines_, torch.from_numpy(self._scaling(X)), CLIP).numpy()
+
+
+def _columns_out(t: np.ndarray, single: bool) -> np.ndarray:
+    return t[:, 0] if single else t
+
+
+class HGKRegressor(RegressorMixin, _HGK):
+    """Least-squares regression with a hierarchical Gaussian kernel whose weights are learned.
+
+    Solves ``min_f λ‖f‖² + (1/n) Σ (y_i - f(x_i))²`` over the kernel's function space; the kernel's
+    weights, its width γ and λ are chosen from the data. Columns and labels are scaled to [-1, 1], and
+    predictions are clipped to the range of the training labels.
+
+    Parameters
+    ----------
+    preset : {"default", "paper", "plain"}, default="default"
+        What is learned, and how. "default": a depth-2 kernel with 8 nodes by a short run of the paper's
+        Algorithm 1. "paper": the paper's protocol, seven architectures chosen by 5-fold
+        cross-validation, each by a full run of Algorithm 1 per fold (hours for thousands of rows).
+        "plain": the isotropic Gaussian kernel; only λ and γ are chosen.
+    kernel : HierarchicalKernel, optional
+        A kernel to keep, such as ``kernel_`` of an estimator fitted on another part of the data; its
+        weights are not learned again, λ and γ are chosen.
+    architecture : Architecture or list of Architecture, optional
+        Replaces the preset's. Several are chosen from by cross-validation.
+    groups : dict, optional
+        Named groups of columns, by name or index; each becomes a first-layer node.
+    optimiser : Algorithm1, optional
+        Replaces the preset's.
+    lam : float, optional
+        λ; None chooses it by cross-validation.
+    random_state : int, RandomState instance or None, default=None
+    n_jobs : int, optional
+        Threads over architectures and folds where there are several.
+    verbose : int, default=0
+        1 prints a line per event.
+    callback : callable, optional
+        Called with a dict at each event; returning True stops the fit, which keeps its best weights.
+
+    Attributes
+    ----------
+    kernel_ : HierarchicalKernel
+        The learned kernel, in the units of the columns given to ``fit``.
+    alpha_ : ndarray of shape (n_rows,) or (n_rows, n_outputs)
+        Coefficients of the distinct training rows, for labels scaled to [-1, 1].
+    lam_, gamma_ : float
+        Chosen regularisation and width.
+    machines_ : list of Machine
+        What is averaged to predict. The four attributes above describe the first; with the presets
+        "default" and "plain" it is the only one.
+    X_fit_ : ndarray of shape (n_rows, n_features)
+        The distinct training rows, in lexicographic order.
+    history_ : list of dict
+        What happened during the fit.
+    loo_predictions_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        Leave-one-out predictions for the training rows.
+    feature_importances_ : ndarray of shape (n_features,)
+        The share of the kernel's exponent that each column carries over pairs of training rows, summed
+        over nodes; sums to 1.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from hgk import HGKRegressor
+    >>> X, y = make_friedman1(300, noise=0.1, random_state=0)
+    >>> model = HGKRegressor(random_state=0).fit(X[:200], y[:200])
+    >>> bool(model.score(X[200:], y[200:]) > 0.9)
+    True
+    """
+
+    _multi_output, _y_numeric = True, True
+
+    def _encode(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        self._single_column = y.ndim == 1
+        columns = y.reshape(len(y), -1).astype(float)
+        self._y_scaling = Scaling.of(columns[weight > 0])
+        return self._y_scaling(columns)
+
+    def _decode(self, t: np.ndarray) -> np.ndarray:
+        return _columns_out(self._y_scaling.inverse(t), self._single_column)
+
+    def _strata(self, Y: np.ndarray) -> None:
+        return None
+
+    def predict(self, X) -> np.ndarray:
+        """Predictions, clipped to the range of the training labels."""
+        return self._decode(self._predict_columns(X))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class HGKClassifier(ClassifierMixin, _HGK):
+    """Least-squares classification with a hierarchical Gaussian kernel whose weights are learned.
+
+    One column of ±1 labels per class (a single one for two classes), all with the same kernel. The
+    least-squares function estimates 2 P(class | x) - 1, so that probabilities follow by (f + 1)/2.
+
+    Parameters and attributes are those of :class:`HGKRegressor`, and ``classes_``. ``loo_predictions_``
+    are leave-one-out values of ``decision_function``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from hgk import HGKClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> bool(HGKClassifier(random_state=0).fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.9)
+    True
+    """
+
+    _multi_output, _y_numeric = False, False
+
+    def _encode(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        check_classification_targets(y)
+        self.classes_ = np.unique(y[weight > 0])
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y holds the single class {self.classes_[0]!r} (among rows of positive weight); a classifier "
+                "needs at least two classes."
+            )
+        self._single_column = len(self.classes_) == 2
+        wanted = self.classes_[1:] if self._single_column else self.classes_
+        return np.where(y[:, None] == wanted, 1.0, -1.0)
+
+    def _decode(self, t: np.ndarray) -> np.ndarray:
+        return _columns_out(t, self._single_column)
+
+    def _strata(self, Y: np.ndarray) -> np.ndarray:
+        return Y[:, 0] if self._single_column else Y.argmax(1)
+
+    def decision_function(self, X) -> np.ndarray:
+        """2 P(class | x) - 1 as estimated, in [-1, 1]: one value for two classes, else one per class."""
+        return self._decode(self._predict_columns(X))
+
+    def predict_proba(self, X) -> np.ndarray:
+        """Probabilities (f + 1)/2, scaled to sum to 1; equal ones where every class has 0."""
+        p = (self._predict_columns(X) + 1) / 2
+        if self._single_column:
+            return np.column_stack([1 - p[:, 0], p[:, 0]])
+        total = p.sum(1, keepdims=True)
+        return np.where(total > 0, p / np.where(total > 0, total, 1), 1 / len(self.classes_))
+
+    def predict(self, X) -> np.ndarray:
+        """The class with the largest value of ``decision_function``."""
+        t = self._predict_columns(X)
+        return self.classes_[(t[:, 0] > 0).astype(int) if self._single_column else t.argmax(1)]

@@ -1,0 +1,326 @@
+"""Hierarchical Gaussian kernels of any depth: values, products and the backward sweep.
+
+The formulas, for a node p with exponent S_p and kernel k_p = exp(-S_p):
+
+    first layer     S_i = Σ_{j∈I_i} v_ij² (x_j - x'_j)²
+    above           S_p = Σ_{i child of p} 2 w_i² (1 - k_i)
+    top             K   = exp(-γ⁻² S_top)
+
+and backwards, with N_p = -∂J/∂S_p (a matrix over pairs of rows) and sums over all pairs:
+
+    top             N_top   = γ⁻² ∂J/∂K ∘ K
+    edge i -> p     ∂J/∂w_i = -4 w_i Σ N_p ∘ (1 - k_i)          N_i = 2 w_i² N_p ∘ k_i
+    first layer     ∂J/∂v_ij = -2 v_ij Σ N_i ∘ (x_j - x'_j)²
+
+The paper's lemma on derivatives lacks the factor k in its second formula; N_i above carries it.
+Everything is computed tile by tile, so that no array over pairs and nodes or pairs and columns exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from hgk.architectures import Architecture, Weights
+from hgk.arrays import require_memory, tensor, tiles
+
+Pair = tuple[slice, slice]
+
+
+@dataclass(frozen=True, eq=False)
+class HierarchicalKernel:
+    """A hierarchical Gaussian kernel: an architecture, its weights W and the width γ.
+
+    Called with rows it returns the kernel matrix; numpy arrays give numpy arrays, tensors give tensors
+    of their own dtype and device. It can be passed to ``SVC(kernel=...)`` as it is;
+    :class:`hgk.adapters.GaussianProcessKernel` wraps it for Gaussian processes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hgk import HierarchicalKernel, inhomogeneous
+    >>> kernel = HierarchicalKernel.of(inhomogeneous(2), [[1.0, 2.0]])
+    >>> kernel(np.array([[0.0, 0.0], [1.0, 0.0]])).round(3)
+    array([[1.   , 0.368],
+           [0.368, 1.   ]])
+    """
+
+    architecture: Architecture
+    W: Weights
+    gamma: float = 1.0
+    columns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        shapes = [tuple(mask.shape) for mask in self.architecture.free()]
+        given = [tuple(w.shape) for w in self.W]
+        if given != shapes:
+            raise ValueError(f"Weights of shapes {given} were given; this architecture needs {shapes}.")
+        if not (np.isfinite(self.gamma) and self.gamma > 0):
+            raise ValueError(f"gamma={self.gamma} was given; a width must be positive and finite.")
+
+    @classmethod
+    def of(cls, architecture: Architecture, *W, gamma: float = 1.0) -> HierarchicalKernel:
+        """A kernel from weights given as arrays or lists; entries outside the index sets are set to 0."""
+        weights = tuple(torch.as_tensor(np.asarray(w, dtype=float)) for w in W)
+        return cls(architecture, tuple(w * m for w, m in zip(weights, architecture.free(), strict=False)), gamma)
+
+    def with_weights(self, W: Weights) -> HierarchicalKernel:
+        return replace(self, W=tuple(W))
+
+    def with_gamma(self, gamma: float) -> HierarchicalKernel:
+        return replace(self, gamma=float(gamma))
+
+    def rescaled(self, scale: np.ndarray) -> HierarchicalKernel:
+        """The kernel k'(x, x') = k(scale·x, scale·x'), exactly: v_ij becomes v_ij scale_j."""
+        return self.with_weights((self.W[0] * torch.from_numpy(np.asarray(scale, dtype=float)), *self.W[1:]))
+
+    # ------------------------------------------------------------------ values
+
+    def exponent(self, X: torch.Tensor, Z: torch.Tensor | None = None) -> torch.Tensor:
+        """S(X, Z) without γ, so that K = exp(-γ⁻² S) for every γ."""
+        n, m = len(X), len(X if Z is None else Z)
+        require_memory(n, m, 1, X.dtype, "A kernel matrix")
+        sweep = Sweep(self, X, Z)
+        S = X.new_empty(n, m)
+        for r, c in tiles(n, m, symmetric=Z is None):
+            torch.neg(sweep.log_kernel((r, c)), out=S[r, c])
+            if Z is None and r != c:
+                S[c, r] = S[r, c].T
+        if Z is None:
+            S.fill_diagonal_(0.0)
+        return S
+
+    def matrix(self, X: torch.Tensor, Z: torch.Tensor | None = None) -> torch.Tensor:
+        """K(X, Z); ``Z=None`` means Z = X and costs half."""
+        return self.exponent(X, Z).mul_(-(self.gamma**-2)).exp_()
+
+    def multiply(self, X: torch.Tensor, Z: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
+        """K(X, Z) alpha, without ever holding more than one tile of K."""
+        sweep = Sweep(self, X, Z)
+        t = X.new_zeros(len(X), alpha.shape[1])
+        for r, c in tiles(len(X), len(Z)):
+            t[r].addmm_(sweep.log_kernel((r, c)).mul_(self.gamma**-2).exp_(), alpha[c])
+        return t
+
+    def __call__(self, X, Z=None):
+        as_tensors = isinstance(X, torch.Tensor)
+        rows = tensor(X)
+        others = None if Z is None or Z is X else tensor(Z, rows.dtype)
+        self._check(rows, others)
+        K = self.matrix(rows, others)
+        return K if as_tensors else K.numpy()
+
+    def _check(self, *row_sets: torch.Tensor | None) -> None:
+        for rows in row_sets:
+            if rows is not None and (rows.ndim != 2 or rows.shape[1] != self.architecture.d):
+                raise ValueError(
+                    f"An array of shape {tuple(rows.shape)} was given; this kernel expects rows with "
+                    f"{self.architecture.d} columns."
+                )
+
+    # --------------------------------------------------------------- gradients
+
+    def backward(self, dJ_dK: torch.Tensor, X: torch.Tensor, Z: torch.Tensor | None = None) -> Weights:
+        """∂J/∂W from ∂J/∂K, one array per layer, in float64.
+
+        With ``Z=None`` the sweep runs over the tiles on and below the diagonal and takes ∂J/∂K_ab and
+        ∂J/∂K_ba together.
+        """
+        sweep = Sweep(self, X, Z)
+        grads = tuple(torch.zeros_like(w) for w in self.W)
+        for r, c in tiles(len(X), len(X if Z is None else Z), symmetric=Z is None):
+            G = dJ_dK[r, c]
+            if Z is None and r != c:
+                G = G + dJ_dK[c, r].T
+            sweep.accumulate((r, c), G, grads)
+        return grads
+
+    def derivatives(self, X: torch.Tensor) -> Iterator[tuple[int, tuple[int, ...], torch.Tensor]]:
+        """(layer, index, ∂K/∂w) for each weight, as whole n x n matrices: what Gaussian processes ask for."""
+        sweep = Sweep(self, X, None)
+        whole = slice(0, len(X)), slice(0, len(X))
+        for layer, node, N, k in sweep.descend(whole, torch.ones(len(X), len(X), dtype=X.dtype, device=X.device)):
+            if k is not None:
+                yield layer, (node,), -4 * float(self.W[layer][node]) * N * (1 - k)
+            else:
+                for j in self.architecture.coordinates[node]:
+                    yield 0, (node, j), -2 * float(self.W[0][node, j]) * N * (X[:, None, j] - X[None, :, j]) ** 2
+
+    # ---------------------------------------------------------------- relevance
+
+    def relevance(self, X: torch.Tensor) -> np.ndarray:
+        """How much of the exponent each column carries on the pairs of rows of ``X``; sums to 1.
+
+        A node passes its share of S_top on to its children in proportion to their mean terms
+        2 w_i² (1 - k_i), and a first-layer node to its columns in proportion to v_ij² E (x_j - x'_j)².
+        """
+        sweep = Sweep(self, X, None)
+        kernels = sweep.kernels((slice(0, len(X)), slice(0, len(X))))
+        share = torch.ones(1, dtype=torch.float64)
+        for layer in range(self.architecture.depth - 1, 0, -1):
+            parents = torch.tensor(self.architecture.parents[layer - 1])
+            mean = torch.tensor([1 - float(k.mean(dtype=torch.float64)) for k in kernels[layer - 1]])
+            share = share[parents] * _proportions(2 * self.W[layer] ** 2 * mean, parents)
+        spread = 2 * X.to(torch.float64).var(0, correction=0).cpu()
+        columns = self.W[0] ** 2 * spread
+        columns = columns / columns.sum(1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
+        total = share @ columns
+        return (total / total.sum().clamp_min(torch.finfo(torch.float64).tiny)).numpy()
+
+    # ---------------------------------------------------------------- printing
+
+    def __str__(self) -> str:
+        a = self.architecture
+        head = f"hierarchical Gaussian kernel: depth {a.depth}, gamma {self.gamma:.4g}, {a.d} columns"
+        return "\n".join([head, *self._lines(a.depth, 0, "")])
+
+    def __repr__(self) -> str:
+        a = self.architecture
+        return f"<HierarchicalKernel depth={a.depth} nodes={len(a.coordinates)} d={a.d} gamma={self.gamma:.4g}>"
+
+    def _lines(self, layer: int, node: int, indent: str) -> Iterator[str]:
+        if layer == 1:
+            yield f"{indent}{self._terms(node)}"
+            return
+        family = self.architecture.children(layer, node)
+        for i in family:
+            last = i == family[-1]
+            label = self.architecture.labels[i] if layer == 2 and self.architecture.labels else f"node {i}"
+            w = abs(float(self.W[layer - 1][i]))
+            body = f"{label}: {self._terms(i)}" if layer == 2 else label
+            yield f"{indent}{'└─' if last else '├─'} {w:.3g} · {body}"
+            if layer > 2:
+                yield from self._lines(layer - 1, i, indent + ("   " if last else "│  "))
+
+    def _terms(self, node: int, most: int = 8) -> str:
+        v = self.W[0][node].abs()
+        order = sorted(self.architecture.coordinates[node], key=lambda j: -float(v[j]))
+        name = (lambda j: self.columns[j]) if self.columns else (lambda j: f"x{j}")
+        more = f" (+{len(order) - most} more)" if len(order) > most else ""
+        return "  ".join(f"{name(j)} {float(v[j]):.3g}" for j in order[:most]) + more
+
+
+def _proportions(terms: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
+    """Each term's share of its parent's sum."""
+    sums = torch.zeros(int(parents.max()) + 1, dtype=terms.dtype).index_add_(0, parents, terms)
+    return terms / sums[parents].clamp_min(torch.finfo(terms.dtype).tiny)
+
+
+class Sweep:
+    """One kernel on one pair of row sets: the formulas above, for any tile of pairs.
+
+    A first-layer exponent comes from a single matrix product of width |I_i| + 2,
+
+        -S_i = [2 v² x, -‖v x‖², 1] · [x', 1, -‖v x'‖²]ᵀ,
+
+    with the rows centred first, because ‖v x‖² + ‖v x'‖² - 2⟨v x, v x'⟩ cancels when they lie far from 0.
+    """
+
+    def __init__(self, kernel: HierarchicalKernel, X: torch.Tensor, Z: torch.Tensor | None):
+        self.architecture, self.W, self.gamma = kernel.architecture, kernel.W, kernel.gamma
+        centre = (X if Z is None else Z).mean(0)
+        self.X = X - centre
+        self.Z = self.X if Z is None else Z - centre
+        self.edges = [w.tolist() for w in self.W[1:]]
+        self.operands = [self._operands(i) for i in range(len(self.W[0]))]
+
+    def changed(self, layer: int, index: tuple[int, ...], value: float) -> Sweep:
+        """The sweep of the kernel in which ``W[layer][index]`` is ``value``; the rest is shared."""
+        other = copy(self)
+        W = list(self.W)
+        W[layer] = W[layer].clone()
+        W[layer][index] = value
+        other.W = tuple(W)
+        if layer == 0:
+            other.operands = list(self.operands)
+            other.operands[index[0]] = other._operands(index[0])
+        else:
+            other.edges = [list(edges) for edges in self.edges]
+            other.edges[layer - 1][index[0]] = value
+        return other
+
+    def _operands(self, node: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The two factors of -S_i."""
+        index = list(self.architecture.coordinates[node])
+        v2 = (self.W[0][node][index] ** 2).to(self.X)
+        x, z = self.X[:, index], self.Z[:, index]
+        left = torch.cat([2 * x * v2, -(x**2 @ v2)[:, None], x.new_ones(len(x), 1)], 1)
+        right = torch.cat([z, z.new_ones(len(z), 1), -(z**2 @ v2)[:, None]], 1)
+        return left, right
+
+    def log_kernel(self, pair: Pair, layer: int = 0, node: int = 0) -> torch.Tensor:
+        """log k_p = -S_p of one node on one tile; without γ, and by default of the top node."""
+        layer = layer or self.architecture.depth
+        if layer == 1:
+            r, c = pair
+            left, right = self.operands[node]
+            E = left[r] @ right[c].T
+        else:
+            E = self.X.new_full((pair[0].stop - pair[0].start, pair[1].stop - pair[1].start), 0.0)
+            for i in self.architecture.children(layer, node):
+                w2 = 2 * self.edges[layer - 2][i] ** 2
+                E.add_(self.log_kernel(pair, layer - 1, i).exp_().sub_(1.0), alpha=w2)
+        return E.clamp_(max=0.0)
+
+    def kernels(self, pair: Pair) -> list[list[torch.Tensor]]:
+        """k of every node below the top, per layer, on one tile; then [E_top]."""
+        depth, parents = self.architecture.depth, self.architecture.parents
+        layers: list[list[torch.Tensor]] = []
+        for layer in range(1, depth):
+            if layer == 1:
+                values = [self.log_kernel(pair, 1, i).exp_() for i in range(len(parents[0]))]
+            else:
+                values = [self._combine(layers[-1], layer, p).exp_() for p in range(len(parents[layer - 1]))]
+            layers.append(values)
+        layers.append([self.log_kernel(pair) if depth == 1 else self._combine(layers[-1], depth, 0)])
+        return layers
+
+    def _combine(self, below: list[torch.Tensor], layer: int, node: int) -> torch.Tensor:
+        family = self.architecture.children(layer, node)
+        w2 = [2 * self.edges[layer - 2][i] ** 2 for i in family]
+        E = torch.full_like(below[0], -sum(w2))
+        for i, weight in zip(family, w2, strict=True):
+            E.add_(below[i], alpha=weight)
+        return E.clamp_(max=0.0)
+
+    def descend(
+        self, pair: Pair, dJ_dK: torch.Tensor
+    ) -> Iterator[tuple[int, int, torch.Tensor, torch.Tensor | None]]:
+        """Top-down over the tree: (layer, i, N_parent, k_i) for each edge, (0, i, N_i, None) for each first-layer node."""
+        depth, parents = self.architecture.depth, self.architecture.parents
+        kernels = self.kernels(pair)
+        K = kernels.pop()[0].mul_(self.gamma**-2).exp_()
+        above = [K.mul_(dJ_dK).mul_(self.gamma**-2)]
+        for layer in range(depth - 1, 0, -1):
+            N = []
+            for i, p in enumerate(parents[layer - 1]):
+                k = kernels[layer - 1][i]
+                yield layer, i, above[p], k
+                N.append(k.mul_(above[p]).mul_(2 * self.edges[layer - 1][i] ** 2))
+            above = N
+        for i, N_i in enumerate(above):
+            yield 0, i, N_i, None
+
+    def accumulate(self, pair: Pair, dJ_dK: torch.Tensor, grads: Weights) -> None:
+        """Add one tile's part of ∂J/∂W to ``grads``."""
+        for layer, i, N, k in self.descend(pair, dJ_dK):
+            if k is not None:
+                # Σ N (1 - k) = Σ N - ⟨N, k⟩
+                total = float(N.sum()) - float(torch.dot(N.flatten(), k.flatten()))
+                grads[layer][i] -= 4 * self.edges[layer - 1][i] * total
+            else:
+                self._accumulate_columns(pair, i, N, grads[0][i])
+
+    def _accumulate_columns(self, pair: Pair, node: int, N: torch.Tensor, grad: torch.Tensor) -> None:
+        """Σ N (x_j - x'_j)² = Σ_a x_aj² ρ_a - 2 x_jᵀ N x'_j + Σ_b x'_bj² κ_b, for all columns j by one product."""
+        index = list(self.architecture.coordinates[node])
+        x, z = self.X[pair[0]][:, index], self.Z[pair[1]][:, index]
+        p = len(index)
+        product = N @ torch.cat([z, z**2, z.new_ones(len(z), 1)], 1)
+        terms = x**2 * product[:, 2 * p :] - 2 * x * product[:, :p] + product[:, p : 2 * p]
+        total = terms.sum(0, dtype=torch.float64).cpu()
+        grad[index] -= 2 * self.W[0][node][index] * total

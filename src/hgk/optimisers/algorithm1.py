@@ -1,0 +1,140 @@
+"""The paper's Algorithm 1: weights by annealing and gradient descent between grid searches.
+
+    split D into D1, D2, D3
+    repeat M times
+        train f on D1 with k_W, λ and γ by grid search
+        anneal R_D2 over W for N1 steps
+        repeat L times
+            anneal for N2 steps if the last descent reached a local minimum, else descend for N3 steps
+            remember W if its risk on D3 is the smallest so far
+        if D3's risk did not fall: deal D1 ∪ D2 out anew
+    return the remembered W
+
+Choices that the paper leaves open: the weights start as in :meth:`Architecture.start`, and count as the
+first candidate on D3; λ and γ are chosen by five folds of D1; a local minimum is reached when no Armijo
+step exists or the last one gained less than 10⁻⁵ of the risk; a width γ found by one grid search is the
+kernel's until the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from hgk.architectures import Architecture, Weights
+from hgk.kernels import HierarchicalKernel
+from hgk.machines import Rows, train
+from hgk.optimisers.annealing import anneal
+from hgk.optimisers.armijo import descend
+from hgk.optimisers.objective import Objective
+from hgk.progress import Progress
+from hgk.selection import FOLDS, fold_numbers, lam_grid, search, three_parts
+
+# With fewer rows than this D2 has no more than two of them, and a risk on two rows teaches nothing.
+FEWEST_ROWS = 12
+
+
+@dataclass(frozen=True)
+class Algorithm1:
+    """Algorithm 1 with its parameters.
+
+    Parameters
+    ----------
+    M, L : int
+        Rounds, and searches per round.
+    N1, N2, N3 : int
+        Annealing steps at the start of a round, annealing steps of a search, descent steps of a search.
+
+    Examples
+    --------
+    >>> from hgk import Algorithm1
+    >>> Algorithm1.paper()
+    Algorithm1(M=15, L=10, N1=1000, N2=500, N3=10)
+    """
+
+    M: int = 2
+    L: int = 3
+    N1: int = 60
+    N2: int = 30
+    N3: int = 5
+
+    def __post_init__(self) -> None:
+        for name in ("M", "L", "N1", "N2", "N3"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name}={value!r} was given to Algorithm1; a whole number >= 1 is expected.")
+
+    @classmethod
+    def paper(cls) -> Algorithm1:
+        """The values of the paper's experiments."""
+        return cls(M=15, L=10, N1=1000, N2=500, N3=10)
+
+    def learn(
+        self, architecture: Architecture, rows: Rows, clip: float, rng: np.random.Generator, progress: Progress
+    ) -> HierarchicalKernel:
+        """The kernel whose weights had the smallest risk on D3."""
+        kernel = HierarchicalKernel(architecture, architecture.start(rows.spread, rng))
+        if architecture.tied or len(rows) < FEWEST_ROWS:
+            return kernel
+        return _Run(self, kernel, rows, clip, rng, progress).run()
+
+
+class _Run:
+    """The state of one run: D1, D2, D3, the current weights, and the best so far."""
+
+    def __init__(self, settings: Algorithm1, kernel, rows: Rows, clip: float, rng, progress: Progress):
+        self.settings, self.kernel, self.rows, self.clip = settings, kernel, rows, clip
+        self.rng, self.progress = rng, progress
+        self.D1, self.D2, self.D3 = three_parts(len(rows), rng)
+        self.best, self.best_risk = kernel.W, float("inf")
+
+    def run(self) -> HierarchicalKernel:
+        W = self.kernel.W
+        for i in range(self.settings.M):
+            if self.progress.stopped:
+                break
+            before = self.best_risk
+            objective = self._train(W)
+            self._remember(objective, W, i, "start")
+            W = anneal(objective, W, self.settings.N1, self.rng, self.progress).W
+            W = self._searches(objective, W, i)
+            if self.best_risk >= before:
+                self._reshuffle()
+        return self.kernel.with_weights(self.best)
+
+    def _train(self, W: Weights) -> Objective:
+        """α on D1, with λ and γ by cross-validation on D1."""
+        part = self.rows[torch.from_numpy(self.D1)]
+        kernel = self.kernel.with_weights(W)
+        fold_of = fold_numbers(len(part), min(FOLDS, len(part)), self.rng)
+        found = search(kernel, part, fold_of, lam_grid(float(part.weight.sum())), self.clip)
+        machine = train(kernel.with_gamma(found.gamma), part, found.lam)
+        return Objective(machine.kernel, part.X, machine.alpha, self.rows[torch.from_numpy(self.D2)], self.clip)
+
+    def _searches(self, objective: Objective, W: Weights, i: int) -> Weights:
+        at_minimum = False
+        for _ in range(self.settings.L):
+            if self.progress.stopped:
+                break
+            if at_minimum:
+                W, at_minimum, how = anneal(objective, W, self.settings.N2, self.rng, self.progress).W, False, "anneal"
+            else:
+                found = descend(objective, W, self.settings.N3, self.progress)
+                W, at_minimum, how = found.W, found.at_minimum, "descend"
+            self._remember(objective, W, i, how)
+        return W
+
+    def _remember(self, objective: Objective, W: Weights, i: int, how: str) -> None:
+        D3 = self.rows[torch.from_numpy(self.D3)]
+        risk = objective.risk(W, D3)
+        if risk < self.best_risk:
+            self.best, self.best_risk = W, risk
+        self.progress.report(
+            stage="algorithm1", round=i, step=how, risk_D2=objective.risk(W), risk_D3=risk, best_D3=self.best_risk
+        )
+
+    def _reshuffle(self) -> None:
+        together = self.rng.permutation(np.concatenate([self.D1, self.D2]))
+        self.D1, self.D2 = together[: len(self.D1)], together[len(self.D1) :]

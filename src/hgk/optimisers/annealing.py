@@ -1,0 +1,124 @@
+"""Simulated annealing with the paper's acceptance rule, one weight at a time.
+
+In step i of N one weight, drawn uniformly, is multiplied by e^ξ, ξ ~ N(0, 1/4), which changes the risk
+R by Δ. The change is kept if Δ < 0, or with a uniform r if
+
+    r < 0.5 exp(-(100 i/√N) Δ/R).
+
+A step costs one pass over the n2 x n1 block. The exponent S_top of the current weights is kept; with c
+the child of the top node on whose branch the weight lies, and primes for the changed weight,
+
+    S_top' = S_top + 2 w_c'² (1 - k_c') - 2 w_c² (1 - k_c)          at depth 1: + (v'² - v²) (x_j - x'_j)²
+
+so that only the changed branch is evaluated, in row blocks that stay in cache.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from hgk.architectures import Weights
+from hgk.arrays import TILE, blocks
+from hgk.kernels import Pair, Sweep
+from hgk.optimisers.objective import Objective
+
+MOVE = 0.5
+
+
+def accepts(delta: float, risk: float, i: int, N: int, r: float) -> bool:
+    """The paper's rule."""
+    return delta < 0 or r < 0.5 * math.exp(-min(700.0, 100 * i / math.sqrt(N) * delta / max(risk, 1e-300)))
+
+
+@dataclass
+class Annealed:
+    W: Weights
+    risk: float
+    accepted: int
+    steps: int
+
+
+def anneal(objective: Objective, W: Weights, steps: int, rng: np.random.Generator, progress=None) -> Annealed:
+    """``steps`` annealing steps from W; returns the last accepted weights, as the paper does."""
+    block = Block(objective, W)
+    free = [tuple(int(k) for k in index) for index in objective.kernel.architecture.free()[0].nonzero()]
+    places = [(0, index) for index in free]
+    places += [(layer, (i,)) for layer, w in enumerate(W[1:], start=1) for i in range(len(w))]
+    accepted = i = 0
+    for i in range(1, steps + 1):
+        layer, index = places[rng.integers(len(places))]
+        value = float(block.sweep.W[layer][index]) * math.exp(MOVE * rng.standard_normal())
+        risk = block.propose(layer, index, value)
+        if accepts(risk - block.risk, block.risk, i, steps, rng.random()):
+            block.accept()
+            accepted += 1
+        if progress is not None and progress.stopped:
+            break
+    return Annealed(block.sweep.W, block.risk, accepted, i)
+
+
+class Block:
+    """-S_top on D2 x D1 for the current weights, and for one proposed change of a single weight."""
+
+    def __init__(self, objective: Objective, W: Weights):
+        self.objective = objective
+        kernel = objective.kernel.with_weights(W)
+        self.sweep = self.trial = Sweep(kernel, objective.D2.X, objective.X1)
+        self.n1 = len(objective.X1)
+        self.rows = list(blocks(len(objective.D2), max(1, TILE // self.n1)))
+        self.current = -kernel.exponent(objective.D2.X, objective.X1)
+        self.proposed = torch.empty_like(self.current)
+        self.t = torch.empty_like(objective.D2.Y)
+        self.risk = self._risk(lambda pair, E: E)
+
+    def propose(self, layer: int, index: tuple[int, ...], value: float) -> float:
+        """The risk with ``W[layer][index] = value``; :meth:`accept` keeps the change."""
+        self.trial = self.sweep.changed(layer, index, value)
+        if self.sweep.architecture.depth == 1:
+            update = self._column_update(index)
+        else:
+            update = self._branch_update(layer, index[0])
+        self.new_risk = self._risk(update)
+        return self.new_risk
+
+    def accept(self) -> None:
+        self.sweep, self.risk = self.trial, self.new_risk
+        self.current, self.proposed = self.proposed, self.current
+
+    def _risk(self, update: Callable[[Pair, torch.Tensor], torch.Tensor]) -> float:
+        """Fill ``proposed`` block by block and predict with each block while it is in cache."""
+        scale = self.objective.kernel.gamma**-2
+        for r in self.rows:
+            E = update((r, slice(0, self.n1)), self.current[r])
+            self.proposed[r] = E
+            torch.mm(torch.mul(E, scale).exp_(), self.objective.alpha, out=self.t[r])
+        return self.objective.risk_of(self.t)
+
+    def _column_update(self, index: tuple[int, ...]):
+        """Depth 1: the difference is a product of rank three."""
+        change = float(self.trial.W[0][index]) ** 2 - float(self.sweep.W[0][index]) ** 2
+        x, z = self.sweep.X[:, index[1]], self.sweep.Z[:, index[1]]
+        left = -change * torch.stack([x**2, -2 * x, torch.ones_like(x)], 1)
+        right = torch.stack([torch.ones_like(z), z, z**2])
+        return lambda pair, E: torch.addmm(E, left[pair[0]], right).clamp_(max=0.0)
+
+    def _branch_update(self, layer: int, node: int):
+        """Depth > 1: the branch below the top node that holds the weight, before and after."""
+        architecture = self.sweep.architecture
+        top = architecture.depth - 1
+        for level in range(max(layer, 1), top):
+            node = architecture.parents[level - 1][node]
+        old, new = (2 * sweep.edges[top - 1][node] ** 2 for sweep in (self.sweep, self.trial))
+
+        def update(pair: Pair, E: torch.Tensor) -> torch.Tensor:
+            k = self.sweep.log_kernel(pair, top, node).exp_()
+            if layer == top:  # only w_c has changed
+                return torch.add(E, k.sub_(1.0), alpha=new - old).clamp_(max=0.0)
+            return torch.add(E, self.trial.log_kernel(pair, top, node).exp_().sub_(k), alpha=new).clamp_(max=0.0)
+
+        return update

@@ -1,0 +1,215 @@
+"""Splits, folds, the (λ, γ) grid, the choice of an architecture, and what is averaged in the end.
+
+The grid, for a kernel with γ-free exponent S of mean S̄ over pairs of rows, n rows and d columns:
+
+    γ    10 values, geometric, from 5·√S̄ down to 0.2·√S̄·n^(-1/max(d, 3))
+    λ    10 values, geometric, from 0.1 down to 10⁻³/n
+
+At the largest γ the exponent is about 1/25 on a typical pair, a nearly linear machine; the smallest is
+below the distance between neighbours, which shrinks like n^(-1/d) for n rows spread over d dimensions
+(data of one or two columns are taken as d = 3, because their spacing is uneven and the grid would become
+too coarse). λ = 0.1 nearly ignores labels in [-1, 1]; λ = 10⁻³/n, that is nλ = 10⁻³ against the kernel's
+unit diagonal, nearly interpolates them. These are the scalings of liquidSVM's default grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from joblib import Parallel, delayed
+
+from hgk.architectures import Architecture
+from hgk.arrays import require_memory
+from hgk.kernels import HierarchicalKernel
+from hgk.machines import Machine, Rows, train
+from hgk.progress import Progress
+from hgk.solvers import fold_risks
+
+GRID = 10
+FOLDS = 5
+# Kernel matrices held together by one Krylov run, in elements: all widths for a few hundred rows, one
+# width at a time from about 1500 rows on.
+STACK = 2**21
+
+
+def three_parts(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The paper's D1, D2, D3: 44.44 %, 22.22 % and 33.33 % of the rows, at random."""
+    order = rng.permutation(n)
+    ends = round(n * 4 / 9), round(n * 6 / 9)
+    D1, D2, D3 = np.split(order, ends)
+    return D1, D2, D3
+
+
+def fold_numbers(n: int, folds: int, rng: np.random.Generator, strata: np.ndarray | None = None) -> np.ndarray:
+    """The fold in which each row is held out; sizes differ by at most one, per stratum if there are any."""
+    order = rng.permutation(n)
+    if strata is not None:
+        order = order[np.argsort(strata[order], kind="stable")]
+    fold_of = np.empty(n, dtype=np.int64)
+    fold_of[order] = np.arange(n) % folds
+    return fold_of
+
+
+def gamma_grid(mean_exponent: float, n: int, d: int, size: int = GRID) -> np.ndarray:
+    root = np.sqrt(mean_exponent) if mean_exponent > 0 else 1.0
+    return np.geomspace(5 * root, 0.2 * root * n ** (-1 / max(d, 3)), size)
+
+
+def lam_grid(n: float, size: int = GRID) -> np.ndarray:
+    return np.geomspace(0.1, 1e-3 / n, size)
+
+
+@dataclass(frozen=True)
+class GridResult:
+    """Held-out risks over the grid, by γ and λ.
+
+    A cell is resolved when its risk is final to statistical precision. The others were left when they
+    could no longer win; they are not chosen.
+    """
+
+    gammas: np.ndarray
+    lams: np.ndarray
+    risks: np.ndarray
+    resolved: np.ndarray
+    products: int  # with a kernel matrix
+
+    @property
+    def best(self) -> tuple[int, int]:
+        candidates = np.where(self.resolved, self.risks, np.inf) if self.resolved.any() else self.risks
+        i, j = np.unravel_index(int(np.argmin(candidates)), candidates.shape)
+        return int(i), int(j)
+
+    @property
+    def gamma(self) -> float:
+        return float(self.gammas[self.best[0]])
+
+    @property
+    def lam(self) -> float:
+        return float(self.lams[self.best[1]])
+
+    @property
+    def risk(self) -> float:
+        return float(self.risks[self.best])
+
+
+def search(
+    kernel: HierarchicalKernel,
+    rows: Rows,
+    fold_of: np.ndarray,
+    lams: np.ndarray,
+    clip: float,
+    dtype: torch.dtype = torch.float32,
+    complete: bool = False,
+) -> GridResult:
+    """Held-out risks over the (λ, γ) grid; rows with ``fold_of = -1`` are never held out.
+
+    The γ-free exponent is computed once; each γ costs one exponential of it and a few dozen to a few
+    hundred products, shared by all folds, outputs and λ (see :mod:`hgk.solvers.krylov`). Single
+    precision is enough here: the search ranks risks whose sampling error is above 1 %, and the chosen
+    machines are solved again in double precision.
+    """
+    n = len(rows)
+    require_memory(n, n, 3, dtype, "The grid search's kernel matrix")
+    S = kernel.exponent(rows.X.to(dtype))
+    gammas = gamma_grid(float(S.mean(dtype=torch.float64)) * n / max(1, n - 1), n, kernel.architecture.d)
+    shape = len(gammas), len(lams)
+    risks, resolved, products = np.full(shape, np.inf), np.zeros(shape, dtype=bool), 0
+    folds, shifts = torch.from_numpy(fold_of).to(S.device), torch.as_tensor(lams)
+    for stack in _widths_from_the_middle(len(gammas), max(1, STACK // n**2)):
+        K = torch.stack([torch.exp(S * -(gammas[i] ** -2)) for i in stack])
+        known = float(np.where(resolved, risks, np.inf).min())
+        found = fold_risks(
+            K, rows.Y.to(dtype), folds, shifts, rows.weight, clip, complete=complete, known=known
+        )
+        risks[stack], resolved[stack] = found.risks.cpu().numpy(), found.resolved.cpu().numpy()
+        products += found.steps * len(stack)
+    return GridResult(gammas, np.asarray(lams), risks, resolved, products)
+
+
+def _widths_from_the_middle(size: int, at_once: int) -> list[list[int]]:
+    """Indices ordered from the middle outwards: good widths first give later ones a risk to give up at."""
+    order = sorted(range(size), key=lambda i: abs(i - (size - 1) / 2))
+    return [order[i : i + at_once] for i in range(0, size, at_once)]
+
+
+def mean_grid(grids: Sequence[GridResult]) -> GridResult:
+    """The mean risk over folds, whose γ grids are matched by position."""
+    return GridResult(
+        np.mean([g.gammas for g in grids], axis=0),
+        grids[0].lams,
+        np.mean([g.risks for g in grids], axis=0),
+        np.all([g.resolved for g in grids], axis=0),
+        sum(g.products for g in grids),
+    )
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all plans need to know: the rows, their folds, the λ to try, the clipping bound."""
+
+    rows: Rows
+    fold_of: np.ndarray
+    lams: np.ndarray
+    clip: float
+
+    @property
+    def folds(self) -> range:
+        return range(int(self.fold_of.max()) + 1)
+
+    def training_part(self, fold: int) -> torch.Tensor:
+        return torch.from_numpy(np.flatnonzero(self.fold_of != fold))
+
+
+def one_kernel(kernel: HierarchicalKernel, task: Task, progress: Progress) -> Machine:
+    """Choose (λ, γ) for given weights by cross-validation; the mean of the fold machines."""
+    found = search(kernel, task.rows, task.fold_of, task.lams, task.clip)
+    progress.report(stage="grid", risk=found.risk, gamma=found.gamma, lam=found.lam, products=found.products)
+    return train(kernel.with_gamma(found.gamma), task.rows, found.lam, [task.training_part(b) for b in task.folds])
+
+
+def kernel_per_fold(
+    architectures: Sequence[Architecture],
+    optimiser,
+    task: Task,
+    rng: np.random.Generator,
+    progress: Progress,
+    n_jobs: int | None = None,
+) -> list[Machine]:
+    """The paper's protocol: every architecture learns its weights on every fold's training part.
+
+    The held-out folds choose the architecture, λ and γ; the machines of the chosen architecture, each
+    with its own weights, are averaged. Stopped early, the choice is among the architectures that are
+    through; if none is, the folds that are through are averaged.
+    """
+    jobs = [(a, b) for a in range(len(architectures)) for b in task.folds]
+    runs = Parallel(n_jobs=n_jobs, prefer="threads")(
+        delayed(_learn_on_fold)(architectures[a], optimiser, task, b, child, progress.of(architecture=a, fold=b))
+        for (a, b), child in zip(jobs, rng.spawn(len(jobs)), strict=True)
+    )
+    through = {(a, b): run for (a, b), run in zip(jobs, runs, strict=True) if run is not None}
+    groups = [[through[a, b] for b in task.folds if (a, b) in through] for a in range(len(architectures))]
+    groups = [g for g in groups if len(g) == len(task.folds)] or [max(groups, key=len)]
+    means = [mean_grid([grid for _, grid, _ in group]) for group in groups]
+    best = int(np.argmin([mean.risk for mean in means]))
+    i, j = means[best].best
+    progress.report(stage="architecture", risk=means[best].risk, risks=[mean.risk for mean in means])
+    return [
+        train(kernel.with_gamma(float(grid.gammas[i])), task.rows, float(task.lams[j]), [index])
+        for kernel, grid, index in groups[best]
+    ]
+
+
+def _learn_on_fold(architecture, optimiser, task: Task, fold: int, rng, progress: Progress):
+    """Weights from the training part, risks over the grid on the held-out part."""
+    if progress.stopped and progress.through:
+        return None
+    index = task.training_part(fold)
+    kernel = optimiser.learn(architecture, task.rows[index], task.clip, rng, progress)
+    held_out = np.where(task.fold_of == fold, 0, -1)
+    grid = search(kernel, task.rows, held_out, task.lams, task.clip)
+    progress.report(stage="fold", risk=grid.risk)
+    progress.through += 1
+    return kernel, grid, index

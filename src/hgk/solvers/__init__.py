@@ -1,0 +1,7 @@
+"""Solvers: prepare(K) once, solve(state, Y, lam) many times."""
+
+from hgk.solvers.base import Solution, Solver, Status
+from hgk.solvers.krylov import FoldRisks, fold_risks
+from hgk.solvers.least_squares import Cholesky, Spectral
+
+__all__ = ["Cholesky", "FoldRisks", "Solution", "Solver", "Spectral", "Status", "fold_risks"]

@@ -1,0 +1,168 @@
+"""Held-out predictions of all folds and all λ from shared Krylov spaces.
+
+Fold b is the machine with weights s restricted to its training rows, m_b = √s · 1[train]:
+
+    (M_b K M_b + c_b I) β_b = m_b y,        c_b = n_b λ,        f_b = K (m_b β_b).
+
+Lanczos' method for M_b K M_b started at m_b y does not depend on λ: after j products with K it holds
+the coefficients of a tridiagonal T_j, and conjugate gradients for *every* shift c follow by scalar
+recurrences (the LDLᵀ pivots of T_j + cI). One product K·Q with one column per (fold, output) therefore
+serves all folds and all λ, and its rows outside the training part are exactly what the held-out
+predictions are made of; β itself is never formed.
+
+With pivots δ_j, off-diagonals τ_j of T, and u_j the held-out rows of K (m q_j):
+
+    δ_j = a_j + c - τ_j²/δ_{j-1},    ζ_j = -ζ_{j-1} τ_j/δ_{j-1},    p_j = u_j - (τ_j/δ_{j-1}) p_{j-1},
+    f_j = f_{j-1} + (ζ_j/δ_j) p_j.
+
+Every new vector is made orthogonal to all earlier ones. In exact arithmetic it is so already; in single
+precision the loss of orthogonality would cost three times the steps (n = 3000: 390 against 122).
+
+Small shifts converge slowly, and most of them need not: a machine that is still moving has at least the
+freedom of the resolved ones with larger λ. The loop ends when no unresolved λ has a smaller risk than the
+best resolved one, or when all are resolved; unresolved λ are reported as such and must not be chosen.
+A risk known from another width ends the loop sooner: when even a hundred times the fall of the last tenth of
+the steps would not bring an unresolved λ below it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class FoldRisks:
+    """Held-out predictions for every width and λ, and what they cost."""
+
+    predictions: torch.Tensor  # (g, l, n, k); meaningless for rows that are never held out
+    risks: torch.Tensor  # (g, l): mean squared error of the clipped predictions, summed over outputs
+    resolved: torch.Tensor  # (g, l): whether the risk is final
+    steps: int  # products with K
+
+
+def fold_risks(
+    K: torch.Tensor,
+    Y: torch.Tensor,
+    fold_of: torch.Tensor,
+    lams: torch.Tensor,
+    sample_weight: torch.Tensor | None = None,
+    clip: float = float("inf"),
+    tol: float = 1e-3,
+    max_steps: int = 1000,
+    complete: bool = False,
+    known: float = float("inf"),
+) -> FoldRisks:
+    """Predict every row by the machine trained without the row's fold, for every width and λ.
+
+    Parameters
+    ----------
+    K : (g, n, n) tensor
+        Kernel matrices, one per width; symmetric.
+    Y : (n, k) tensor
+    fold_of : (n,) integer tensor
+        The fold 0, 1, ... in which each row is held out; -1 for rows that every machine is trained on.
+    lams : (l,) tensor
+    tol : float
+        A λ is resolved when, over the last tenth of the steps, its held-out predictions moved by less
+        than ``tol`` times their residuals, in the quadratic mean: its risk then stands to about 2·tol,
+        far within the risk's own sampling error of √(2/n).
+    complete : bool
+        Go on until every λ is resolved.
+    known : float
+        The smallest risk that another width has reached.
+    """
+    return _Lanczos(K, Y, fold_of, lams, sample_weight, clip).run(tol, max_steps, complete, known)
+
+
+class _Lanczos:
+    """State of the recurrences. Vectors are rows, (g, F·k, n): products with K are fastest so."""
+
+    def __init__(self, K, Y, fold_of, lams, sample_weight, clip):
+        n, k = Y.shape
+        F = int(fold_of.max()) + 1
+        s = K.new_ones(n) if sample_weight is None else sample_weight.to(K)
+        train = fold_of[None, :] != torch.arange(F, device=K.device)[:, None]
+        self.K, self.Y = K, Y.T.to(K)
+        held_out = s * (fold_of >= 0)
+        self.share, self.clip = held_out / held_out.sum(), clip
+        self.m = (s.sqrt() * train).repeat_interleave(k, 0)  # (F·k, n)
+        self.own = fold_of.clamp_min(0)[None, :] * k + torch.arange(k, device=K.device)[:, None]  # (k, n): row of Q
+        # c_b = n_b λ, as (l, F·k)
+        self.shift = lams.to(K)[:, None] * (s * train).sum(1).repeat_interleave(k)[None, :]
+
+    def run(self, tol: float, max_steps: int, complete: bool, known: float) -> FoldRisks:
+        eps = torch.finfo(self.K.dtype).eps
+        q = (self.m * self.Y.repeat(len(self.m) // len(self.Y), 1)).expand(len(self.K), -1, -1)
+        zeta = q.norm(dim=2)[:, None]
+        q = q / zeta.clamp_min(eps).transpose(1, 2)
+        before, tau = torch.zeros_like(q), zeta.new_zeros(zeta.shape[0], zeta.shape[2])
+        f = checked = self.K.new_zeros(len(self.K), len(self.shift), *self.Y.shape)
+        p, pivot, check, basis = f, None, 8, _Basis(q)
+        size = torch.zeros_like(tau)
+        risks = f.new_full(f.shape[:2], float("inf"))
+        for step in range(1, max_steps + 1):
+            w = self._product(q * self.m)  # K (m q), all rows
+            u = w.gather(1, self.own.expand(len(w), -1, -1))[:, None]  # the held-out ones
+            v = w * self.m
+            a = (v * q).sum(2)
+            if pivot is None:
+                pivot, p = a[:, None] + self.shift, u.expand_as(f)
+            else:
+                ratio = tau[:, None] / pivot
+                pivot, zeta = a[:, None] + self.shift - ratio * tau[:, None], -zeta * ratio
+                p = torch.addcmul(u, self._rows(ratio), p, value=-1)
+            f = torch.addcmul(f, self._rows(zeta / pivot), p)
+            v = basis.orthogonalise(v - a[..., None] * q - tau[..., None] * before, q)
+            tau = v.norm(dim=2)
+            size = torch.maximum(size, a.abs() + tau)
+            tau = tau * (tau > 10 * eps * size)  # 0: the Krylov space is exhausted, and q = 0 from here on
+            before, q = q, v * torch.where(tau > 0, 1 / tau, 0.0)[..., None]
+            if step == check or step == max_steps:
+                last = risks
+                risks, resolved = self._risks(f, f - checked, tol)
+                if bool(resolved.all()) or (not complete and self._settled(risks, resolved, last, known)):
+                    break
+                checked, check = f, step + max(4, step // 8)
+        return FoldRisks(f.transpose(2, 3), risks, resolved, step)
+
+    def _product(self, V: torch.Tensor) -> torch.Tensor:
+        """K·Vᵀ, transposed. For large n one product per width: 2.8 ms against 6.4 ms as a batch (n = 3000)."""
+        if self.K.shape[1] < 500:
+            return torch.bmm(self.K, V.transpose(1, 2)).transpose(1, 2)
+        return torch.stack([(K @ v.T).T for K, v in zip(self.K, V, strict=True)])
+
+    def _rows(self, coefficient: torch.Tensor) -> torch.Tensor:
+        """(g, l, F·k) -> (g, l, k, n): the coefficient of the fold in which each row is held out."""
+        return coefficient[:, :, self.own]
+
+    def _mean(self, values: torch.Tensor) -> torch.Tensor:
+        """Over the held-out rows, summed over outputs."""
+        return (values * self.share).sum((-2, -1))
+
+    def _risks(self, f: torch.Tensor, moved: torch.Tensor, tol: float) -> tuple[torch.Tensor, torch.Tensor]:
+        risks = self._mean((f.clamp(-self.clip, self.clip) - self.Y) ** 2)
+        floor = torch.finfo(f.dtype).eps * float(self._mean(self.Y**2))
+        return risks, self._mean(moved**2) <= tol**2 * risks + floor
+
+    def _settled(self, risks: torch.Tensor, resolved: torch.Tensor, last: torch.Tensor, known: float) -> bool:
+        best = risks.masked_fill(~resolved, float("inf")).amin(1, keepdim=True)
+        hopeless = risks - 100 * (last - risks).abs() > known
+        return bool((resolved | (risks >= best) | hopeless).all())
+
+
+class _Basis:
+    """The Lanczos vectors so far, (g, F·k, j, n), in memory that doubles as it fills."""
+
+    def __init__(self, q: torch.Tensor):
+        self.vectors, self.size = q.new_empty(*q.shape[:2], 32, q.shape[2]), 0
+
+    def orthogonalise(self, v: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+        """Append q; return v less its components along the basis."""
+        if self.size == self.vectors.shape[2]:
+            self.vectors = torch.cat([self.vectors, torch.empty_like(self.vectors)], 2)
+        self.vectors[:, :, self.size] = q
+        self.size += 1
+        B = self.vectors[:, :, : self.size]
+        return v - (B.transpose(2, 3) @ (B @ v[..., None]))[..., 0]

@@ -1,0 +1,173 @@
+"""The least-squares machine α = (K + nλ S⁻¹)⁻¹ y, and its exact leave-one-out and k-fold residuals.
+
+With sample weights S = diag(s) the system is made symmetric in β = S^{-1/2} α:
+
+    (K̃ + nλ I) β = S^{1/2} y,      K̃ = S^{1/2} K S^{1/2},      n = Σ s_i.
+
+Two solvers share the formulas: :class:`Cholesky`, one factor per λ, and :class:`Spectral`, one
+eigendecomposition (about 20 factors' worth) for any number of λ.
+
+Let G = (K + nλ S⁻¹)⁻¹. The machine trained without the rows B, at the same c = nλ, leaves on B the residuals
+
+    r_B = y_B - f^(-B)(x_B) = (G_BB)⁻¹ α_B,       for one row    r_i = α_i / G_ii.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from hgk.solvers.base import Solution, Status, check_lam
+
+
+@dataclass(frozen=True)
+class Symmetrised:
+    """K̃ and S^{1/2} (as a column)."""
+
+    K: torch.Tensor
+    root: torch.Tensor
+
+    @property
+    def n(self) -> float:
+        return float((self.root**2).sum())
+
+
+def symmetrise(K: torch.Tensor, sample_weight: torch.Tensor | None) -> Symmetrised:
+    """K̃ = S^{1/2} K S^{1/2}. The weights must be positive: a row of weight 0 is to be left out before."""
+    if sample_weight is None:
+        return Symmetrised(K, K.new_ones(len(K), 1))
+    if not bool((sample_weight > 0).all()):
+        raise ValueError("Sample weights must be positive here; leave out the rows whose weight is 0.")
+    root = sample_weight.to(K).sqrt()[:, None]
+    return Symmetrised(root * K * root.T, root)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """(K̃ + cI)⁻¹ at one c = nλ: how to multiply by it, its diagonal, and blocks of it."""
+
+    multiply: Callable[[torch.Tensor], torch.Tensor]
+    diagonal: Callable[[], torch.Tensor]
+    block: Callable[[torch.Tensor], torch.Tensor]
+    ridge_added: float = 0.0
+
+
+class LeastSquares:
+    """Formulas common to both solvers; a subclass gives ``prepare`` and ``factor(state, c)``."""
+
+    def prepare(self, K: torch.Tensor, sample_weight: torch.Tensor | None = None):
+        raise NotImplementedError  # pragma: no cover
+
+    def factor(self, state, c: float) -> Factor:
+        raise NotImplementedError  # pragma: no cover
+
+    def solve(self, state, Y: torch.Tensor, lam: float) -> Solution:
+        factor = self.factor(state, state.system.n * check_lam(lam))
+        return solution(state.system, factor, Y)
+
+    def loo(self, state, Y: torch.Tensor, lam: float) -> torch.Tensor:
+        """Leave-one-out residuals y_i - f^(-i)(x_i), one column per output."""
+        factor = self.factor(state, state.system.n * check_lam(lam))
+        return loo_residuals(state.system, factor, Y)
+
+    def kfold(self, state, Y: torch.Tensor, lam: float, folds: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Residuals of each row under the machine trained without its fold; rows in no fold get NaN."""
+        factor = self.factor(state, state.system.n * check_lam(lam))
+        root = state.system.root
+        beta = factor.multiply(root * Y)
+        residuals = torch.full_like(Y, float("nan"))
+        for B in folds:
+            # r_B = S^{-1/2} (G̃_BB)⁻¹ β_B
+            residuals[B] = torch.linalg.solve(factor.block(B), beta[B]) / root[B]
+        return residuals
+
+
+def solution(system: Symmetrised, factor: Factor, Y: torch.Tensor) -> Solution:
+    alpha = system.root * factor.multiply(system.root * Y)
+    status = Status.RIDGE_ADDED if factor.ridge_added else Status.SOLVED
+    return Solution(alpha, status, {"ridge_added": factor.ridge_added})
+
+
+def loo_residuals(system: Symmetrised, factor: Factor, Y: torch.Tensor) -> torch.Tensor:
+    # r_i = α_i / G_ii with α = S^{1/2} β and G_ii = s_i G̃_ii
+    beta = factor.multiply(system.root * Y)
+    return beta / (system.root * factor.diagonal()[:, None])
+
+
+@dataclass(frozen=True)
+class CholeskyState:
+    system: Symmetrised
+
+
+class Cholesky(LeastSquares):
+    """One Cholesky factor per λ, n³/3 operations."""
+
+    def prepare(self, K: torch.Tensor, sample_weight: torch.Tensor | None = None) -> CholeskyState:
+        return CholeskyState(symmetrise(K, sample_weight))
+
+    def factor(self, state: CholeskyState, c: float) -> Factor:
+        L, ridge = cholesky(state.system.K, c)
+        inverse: list[torch.Tensor] = []
+
+        def whole() -> torch.Tensor:  # computed when first asked for: it costs twice the factor
+            if not inverse:
+                inverse.append(torch.cholesky_inverse(L))
+            return inverse[0]
+
+        return Factor(
+            multiply=lambda Y: torch.cholesky_solve(Y, L),
+            diagonal=lambda: whole().diagonal(),
+            block=lambda B: whole()[B][:, B],
+            ridge_added=ridge,
+        )
+
+
+def cholesky(K: torch.Tensor, c: float) -> tuple[torch.Tensor, float]:
+    """L with L Lᵀ = K + (c + ridge) I, and the ridge.
+
+    The ridge is 0 unless the factorisation breaks down; then it is 10·ε·trace(K)/n, ten times more at
+    each further try. It is returned, and ends up in ``Solution.stats``: nothing is added silently.
+    """
+    unit = torch.finfo(K.dtype).eps * float(K.diagonal().sum()) / len(K)
+    for ridge in (0.0, *(unit * 10**k for k in range(1, 9))):
+        A = K.clone()
+        A.diagonal().add_(c + ridge)
+        L, info = torch.linalg.cholesky_ex(A)
+        if int(info) == 0 and bool(torch.isfinite(L.diagonal()).all()):
+            return L, ridge
+    raise ValueError(
+        f"A {len(K)} x {len(K)} matrix that is not positive semi-definite was given (adding {ridge:.1e} to its "
+        "diagonal did not help); a kernel matrix is expected, so check for NaN or an indefinite kernel."
+    )
+
+
+@dataclass(frozen=True)
+class SpectralState:
+    system: Symmetrised
+    values: torch.Tensor
+    vectors: torch.Tensor
+
+
+class Spectral(LeastSquares):
+    """K̃ = Q Λ Qᵀ once; then every λ costs two products with Q."""
+
+    def prepare(self, K: torch.Tensor, sample_weight: torch.Tensor | None = None) -> SpectralState:
+        system = symmetrise(K, sample_weight)
+        values, vectors = torch.linalg.eigh(system.K)
+        return SpectralState(system, values, vectors)
+
+    def factor(self, state: SpectralState, c: float) -> Factor:
+        Q = state.vectors
+        # Rounding leaves eigenvalues of about -ε‖K‖; they are 0 in exact arithmetic.
+        shifted = state.values.clamp_min(0.0) + c
+        floor = torch.finfo(Q.dtype).eps * float(shifted.max())
+        ridge = max(0.0, floor - float(shifted.min()))
+        inverse = 1 / (shifted + ridge)
+        return Factor(
+            multiply=lambda Y: Q @ (inverse[:, None] * (Q.T @ Y)),
+            diagonal=lambda: (Q**2) @ inverse,
+            block=lambda B: (Q[B] * inverse) @ Q[B].T,
+            ridge_added=ridge,
+        )

@@ -1,0 +1,10 @@
+"""scikit-learn's own checks, without an exemption."""
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from hgk import HGKClassifier, HGKRegressor
+
+
+@parametrize_with_checks([HGKRegressor(), HGKClassifier()])
+def test_every_scikit_learn_check(estimator, check):
+    check(estimator)
