@@ -162,12 +162,12 @@ def two_layers(
             f"{d} coordinates per node."
         )
     if scheme == "random":
-        sets = [rng.choice(d, size, replace=False) for _ in range(nodes)]
+        sets = [rng.choice(d, size, replace=False).tolist() for _ in range(nodes)]
     elif scheme == "balanced":
         sets = _deal(d, nodes, size, rng)
     else:
         raise ValueError(f"scheme={scheme!r} is unknown; use 'balanced' or 'random'.")
-    return Architecture(d, tuple(tuple(sorted(map(int, s))) for s in sets), ((0,) * nodes,))
+    return Architecture(d, tuple(tuple(sorted(s)) for s in sets), ((0,) * nodes,))
 
 
 def _deal(d: int, nodes: int, size: int, rng: np.random.Generator) -> list[list[int]]:

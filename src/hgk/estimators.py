@@ -128,18 +128,16 @@ class _HGK(BaseEstimator):
         if self.groups is not None:
             names = getattr(self, "feature_names_in_", None)
             return [grouped(self.groups, d if names is None else list(names))]
-        if self.architecture is None:
-            return preset.architectures(d, rng)
-        single = isinstance(self.architecture, Architecture)
-        return [self.architecture] if single else list(self.architecture)
+        return self._given_architectures() or preset.architectures(d, rng)
+
+    def _given_architectures(self) -> list[Architecture]:
+        given = () if self.architecture is None else self.architecture
+        return [given] if isinstance(given, Architecture) else list(given)
 
     def _check_width(self) -> None:
-        shapes = [self.kernel.architecture] if self.kernel is not None else []
-        if self.architecture is not None:
-            shapes += [self.architecture] if isinstance(self.architecture, Architecture) else list(self.architecture)
-            if not shapes:
-                raise ValueError("architecture=[] was given; at least one Architecture is expected.")
-        for shape in shapes:
+        if self.architecture is not None and not self._given_architectures():
+            raise ValueError("architecture=[] was given; at least one Architecture is expected.")
+        for shape in [self.kernel.architecture] if self.kernel is not None else self._given_architectures():
             if shape.d != self.n_features_in_:
                 raise ValueError(
                     f"A kernel for {shape.d} columns was given with data of {self.n_features_in_} columns; "
@@ -163,12 +161,16 @@ class _HGK(BaseEstimator):
 
     def _read(self, X, y, sample_weight) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         X, y = validate_data(
-            self, X, y, dtype=np.float64, ensure_min_samples=2, multi_output=self._multi_output, y_numeric=self._y_numeric
+            self,
+            X,
+            y,
+            dtype=np.float64,
+            ensure_min_samples=2,
+            multi_output=self._multi_output,
+            y_numeric=self._y_numeric,
         )
         self._check_width()
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not (weight > 0).any():
-            raise ValueError("All sample weights are 0; at least two rows need a positive weight.")
         return X, self._encode(y, weight), weight
 
     def _check_rows(self, X: np.ndarray) -> None:

@@ -65,8 +65,8 @@ class HierarchicalKernel:
     @classmethod
     def of(cls, architecture: Architecture, *W, gamma: float = 1.0) -> HierarchicalKernel:
         """A kernel from weights given as arrays or lists; entries outside the index sets are set to 0."""
-        weights = tuple(torch.as_tensor(np.asarray(w, dtype=float)) for w in W)
-        return cls(architecture, tuple(w * m for w, m in zip(weights, architecture.free(), strict=False)), gamma)
+        kernel = cls(architecture, tuple(tensor(w, torch.float64) for w in W), gamma)
+        return kernel.with_weights(tuple(w * m for w, m in zip(kernel.W, architecture.free(), strict=True)))
 
     def with_weights(self, W: Weights) -> HierarchicalKernel:
         return replace(self, W=tuple(W))
@@ -87,9 +87,10 @@ class HierarchicalKernel:
         sweep = Sweep(self, X, Z)
         S = X.new_empty(n, m)
         for r, c in tiles(n, m, symmetric=Z is None):
-            torch.neg(sweep.log_kernel((r, c)), out=S[r, c])
-            if Z is None and r != c:
-                S[c, r] = S[r, c].T
+            E = sweep.log_kernel((r, c))
+            if Z is None:  # the product rounds x·x' and x'·x differently
+                S[c, r] = (E.add_(E.T.clone()).mul_(0.5) if r == c else E).T.neg()
+            torch.neg(E, out=S[r, c])
         if Z is None:
             S.fill_diagonal_(0.0)
         return S
@@ -132,7 +133,7 @@ class HierarchicalKernel:
         """
         sweep = Sweep(self, X, Z)
         grads = tuple(torch.zeros_like(w) for w in self.W)
-        for r, c in tiles(len(X), len(X if Z is None else Z), symmetric=Z is None):
+        for r, c in tiles(len(X), len(X if Z is None else Z), symmetric=Z is None, held=len(self.W[0])):
             G = dJ_dK[r, c]
             if Z is None and r != c:
                 G = G + dJ_dK[c, r].T
@@ -159,7 +160,7 @@ class HierarchicalKernel:
         2 w_i² (1 - k_i), and a first-layer node to its columns in proportion to v_ij² E (x_j - x'_j)².
         """
         sweep = Sweep(self, X, None)
-        kernels = sweep.kernels((slice(0, len(X)), slice(0, len(X))))
+        _, kernels = sweep.kernels((slice(0, len(X)), slice(0, len(X))))
         share = torch.ones(1, dtype=torch.float64)
         for layer in range(self.architecture.depth - 1, 0, -1):
             parents = torch.tensor(self.architecture.parents[layer - 1])
@@ -227,6 +228,7 @@ class Sweep:
         self.Z = self.X if Z is None else Z - centre
         self.edges = [w.tolist() for w in self.W[1:]]
         self.operands = [self._operands(i) for i in range(len(self.W[0]))]
+        self.buffers: dict[tuple[int, int], torch.Tensor] = {}
 
     def changed(self, layer: int, index: tuple[int, ...], value: float) -> Sweep:
         """The sweep of the kernel in which ``W[layer][index]`` is ``value``; the rest is shared."""
@@ -252,49 +254,43 @@ class Sweep:
         right = torch.cat([z, z.new_ones(len(z), 1), -(z**2 @ v2)[:, None]], 1)
         return left, right
 
-    def log_kernel(self, pair: Pair, layer: int = 0, node: int = 0) -> torch.Tensor:
-        """log k_p = -S_p of one node on one tile; without γ, and by default of the top node."""
+    def log_kernel(self, pair: Pair, layer: int = 0, node: int = 0, keep: bool = False) -> torch.Tensor:
+        """log k_p = -S_p of one node on one tile; without γ, and by default of the top node.
+
+        The result lies in a buffer that the next call uses again. With ``keep`` every node has a buffer
+        of its own, and those below hold k_i afterwards.
+        """
         layer = layer or self.architecture.depth
+        E = self.buffer(pair, (layer, node if keep else 0))
         if layer == 1:
-            r, c = pair
             left, right = self.operands[node]
-            E = left[r] @ right[c].T
+            torch.mm(left[pair[0]], right[pair[1]].T, out=E)
         else:
-            E = self.X.new_full((pair[0].stop - pair[0].start, pair[1].stop - pair[1].start), 0.0)
-            for i in self.architecture.children(layer, node):
-                w2 = 2 * self.edges[layer - 2][i] ** 2
-                E.add_(self.log_kernel(pair, layer - 1, i).exp_().sub_(1.0), alpha=w2)
+            family = self.architecture.children(layer, node)
+            w2 = [2 * self.edges[layer - 2][i] ** 2 for i in family]
+            E.fill_(-sum(w2))
+            for i, weight in zip(family, w2, strict=True):
+                E.add_(self.log_kernel(pair, layer - 1, i, keep).exp_(), alpha=weight)
         return E.clamp_(max=0.0)
 
-    def kernels(self, pair: Pair) -> list[list[torch.Tensor]]:
-        """k of every node below the top, per layer, on one tile; then [E_top]."""
-        depth, parents = self.architecture.depth, self.architecture.parents
-        layers: list[list[torch.Tensor]] = []
-        for layer in range(1, depth):
-            if layer == 1:
-                values = [self.log_kernel(pair, 1, i).exp_() for i in range(len(parents[0]))]
-            else:
-                values = [self._combine(layers[-1], layer, p).exp_() for p in range(len(parents[layer - 1]))]
-            layers.append(values)
-        layers.append([self.log_kernel(pair) if depth == 1 else self._combine(layers[-1], depth, 0)])
-        return layers
+    def buffer(self, pair: Pair, key: tuple[int, int]) -> torch.Tensor:
+        """A tile to write into, reused between calls: fresh ones cost as much in page faults as the work."""
+        rows, columns = (s.stop - s.start for s in pair)
+        if key not in self.buffers or self.buffers[key].numel() < rows * columns:
+            self.buffers[key] = self.X.new_empty(rows * columns)
+        return self.buffers[key][: rows * columns].view(rows, columns)
 
-    def _combine(self, below: list[torch.Tensor], layer: int, node: int) -> torch.Tensor:
-        family = self.architecture.children(layer, node)
-        w2 = [2 * self.edges[layer - 2][i] ** 2 for i in family]
-        E = torch.full_like(below[0], -sum(w2))
-        for i, weight in zip(family, w2, strict=True):
-            E.add_(below[i], alpha=weight)
-        return E.clamp_(max=0.0)
+    def kernels(self, pair: Pair) -> tuple[torch.Tensor, list[list[torch.Tensor]]]:
+        """log k of the top node, and k of every node below, per layer, on one tile."""
+        top = self.log_kernel(pair, keep=True)
+        sizes = map(len, self.architecture.parents)
+        return top, [[self.buffer(pair, (layer, i)) for i in range(n)] for layer, n in enumerate(sizes, start=1)]
 
-    def descend(
-        self, pair: Pair, dJ_dK: torch.Tensor
-    ) -> Iterator[tuple[int, int, torch.Tensor, torch.Tensor | None]]:
-        """Top-down over the tree: (layer, i, N_parent, k_i) for each edge, (0, i, N_i, None) for each first-layer node."""
+    def descend(self, pair: Pair, dJ_dK: torch.Tensor) -> Iterator[tuple[int, int, torch.Tensor, torch.Tensor | None]]:
+        """Top-down: (layer, i, N_parent, k_i) for each edge, then (0, i, N_i, None) for each first-layer node."""
         depth, parents = self.architecture.depth, self.architecture.parents
-        kernels = self.kernels(pair)
-        K = kernels.pop()[0].mul_(self.gamma**-2).exp_()
-        above = [K.mul_(dJ_dK).mul_(self.gamma**-2)]
+        E, kernels = self.kernels(pair)
+        above = [E.mul_(self.gamma**-2).exp_().mul_(dJ_dK).mul_(self.gamma**-2)]
         for layer in range(depth - 1, 0, -1):
             N = []
             for i, p in enumerate(parents[layer - 1]):
@@ -307,11 +303,13 @@ class Sweep:
 
     def accumulate(self, pair: Pair, dJ_dK: torch.Tensor, grads: Weights) -> None:
         """Add one tile's part of ∂J/∂W to ``grads``."""
+        parent, total = None, 0.0
         for layer, i, N, k in self.descend(pair, dJ_dK):
             if k is not None:
+                if N is not parent:
+                    parent, total = N, float(N.sum())
                 # Σ N (1 - k) = Σ N - ⟨N, k⟩
-                total = float(N.sum()) - float(torch.dot(N.flatten(), k.flatten()))
-                grads[layer][i] -= 4 * self.edges[layer - 1][i] * total
+                grads[layer][i] -= 4 * self.edges[layer - 1][i] * (total - float(torch.dot(N.view(-1), k.view(-1))))
             else:
                 self._accumulate_columns(pair, i, N, grads[0][i])
 

@@ -65,7 +65,7 @@ class _Tagged(Progress):
         return self.parent.stopped
 
     @property
-    def through(self) -> int:  # type: ignore[override]
+    def through(self) -> int:
         return self.parent.through
 
     @through.setter

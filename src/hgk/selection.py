@@ -121,9 +121,7 @@ def search(
     for stack in _widths_from_the_middle(len(gammas), max(1, STACK // n**2)):
         K = torch.stack([torch.exp(S * -(gammas[i] ** -2)) for i in stack])
         known = float(np.where(resolved, risks, np.inf).min())
-        found = fold_risks(
-            K, rows.Y.to(dtype), folds, shifts, rows.weight, clip, complete=complete, known=known
-        )
+        found = fold_risks(K, rows.Y.to(dtype), folds, shifts, rows.weight, clip, complete=complete, known=known)
         risks[stack], resolved[stack] = found.risks.cpu().numpy(), found.resolved.cpu().numpy()
         products += found.steps * len(stack)
     return GridResult(gammas, np.asarray(lams), risks, resolved, products)

@@ -54,11 +54,11 @@ class Algorithm1:
     Algorithm1(M=15, L=10, N1=1000, N2=500, N3=10)
     """
 
-    M: int = 2
+    M: int = 3
     L: int = 3
-    N1: int = 60
-    N2: int = 30
-    N3: int = 5
+    N1: int = 150
+    N2: int = 80
+    N3: int = 4
 
     def __post_init__(self) -> None:
         for name in ("M", "L", "N1", "N2", "N3"):

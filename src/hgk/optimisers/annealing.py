@@ -23,11 +23,14 @@ import numpy as np
 import torch
 
 from hgk.architectures import Weights
-from hgk.arrays import TILE, blocks
+from hgk.arrays import row_blocks
 from hgk.kernels import Pair, Sweep
 from hgk.optimisers.objective import Objective
 
 MOVE = 0.5
+
+# (tile, its -S_top, where to write the new one) -> the new one
+Update = Callable[[Pair, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def accepts(delta: float, risk: float, i: int, N: int, r: float) -> bool:
@@ -70,44 +73,42 @@ class Block:
         kernel = objective.kernel.with_weights(W)
         self.sweep = self.trial = Sweep(kernel, objective.D2.X, objective.X1)
         self.n1 = len(objective.X1)
-        self.rows = list(blocks(len(objective.D2), max(1, TILE // self.n1)))
+        self.rows = row_blocks(len(objective.D2), self.n1)
         self.current = -kernel.exponent(objective.D2.X, objective.X1)
         self.proposed = torch.empty_like(self.current)
         self.t = torch.empty_like(objective.D2.Y)
-        self.risk = self._risk(lambda pair, E: E)
+        self.risk = self._risk(lambda pair, E, out: out.copy_(E))
 
     def propose(self, layer: int, index: tuple[int, ...], value: float) -> float:
         """The risk with ``W[layer][index] = value``; :meth:`accept` keeps the change."""
         self.trial = self.sweep.changed(layer, index, value)
-        if self.sweep.architecture.depth == 1:
-            update = self._column_update(index)
-        else:
-            update = self._branch_update(layer, index[0])
-        self.new_risk = self._risk(update)
+        deep = self.sweep.architecture.depth > 1
+        self.new_risk = self._risk(self._branch_update(layer, index[0]) if deep else self._column_update(index))
         return self.new_risk
 
     def accept(self) -> None:
         self.sweep, self.risk = self.trial, self.new_risk
         self.current, self.proposed = self.proposed, self.current
 
-    def _risk(self, update: Callable[[Pair, torch.Tensor], torch.Tensor]) -> float:
+    def _risk(self, update: Update) -> float:
         """Fill ``proposed`` block by block and predict with each block while it is in cache."""
         scale = self.objective.kernel.gamma**-2
         for r in self.rows:
-            E = update((r, slice(0, self.n1)), self.current[r])
-            self.proposed[r] = E
-            torch.mm(torch.mul(E, scale).exp_(), self.objective.alpha, out=self.t[r])
+            pair = r, slice(0, self.n1)
+            E = update(pair, self.current[r], self.proposed[r]).clamp_(max=0.0)
+            K = torch.mul(E, scale, out=self.sweep.buffer(pair, (0, 0))).exp_()
+            torch.mm(K, self.objective.alpha, out=self.t[r])
         return self.objective.risk_of(self.t)
 
-    def _column_update(self, index: tuple[int, ...]):
+    def _column_update(self, index: tuple[int, ...]) -> Update:
         """Depth 1: the difference is a product of rank three."""
         change = float(self.trial.W[0][index]) ** 2 - float(self.sweep.W[0][index]) ** 2
         x, z = self.sweep.X[:, index[1]], self.sweep.Z[:, index[1]]
         left = -change * torch.stack([x**2, -2 * x, torch.ones_like(x)], 1)
         right = torch.stack([torch.ones_like(z), z, z**2])
-        return lambda pair, E: torch.addmm(E, left[pair[0]], right).clamp_(max=0.0)
+        return lambda pair, E, out: torch.addmm(E, left[pair[0]], right, out=out)
 
-    def _branch_update(self, layer: int, node: int):
+    def _branch_update(self, layer: int, node: int) -> Update:
         """Depth > 1: the branch below the top node that holds the weight, before and after."""
         architecture = self.sweep.architecture
         top = architecture.depth - 1
@@ -115,10 +116,11 @@ class Block:
             node = architecture.parents[level - 1][node]
         old, new = (2 * sweep.edges[top - 1][node] ** 2 for sweep in (self.sweep, self.trial))
 
-        def update(pair: Pair, E: torch.Tensor) -> torch.Tensor:
+        def update(pair: Pair, E: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
             k = self.sweep.log_kernel(pair, top, node).exp_()
             if layer == top:  # only w_c has changed
-                return torch.add(E, k.sub_(1.0), alpha=new - old).clamp_(max=0.0)
-            return torch.add(E, self.trial.log_kernel(pair, top, node).exp_().sub_(k), alpha=new).clamp_(max=0.0)
+                return torch.add(E, k.sub_(1.0), alpha=new - old, out=out)
+            torch.sub(E, k, alpha=new, out=out)
+            return out.add_(self.trial.log_kernel(pair, top, node).exp_(), alpha=new)
 
         return update

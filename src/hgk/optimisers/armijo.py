@@ -1,7 +1,7 @@
 """Gradient descent with the Armijo-Goldstein line search.
 
-    W_{i+1} = W_i - η ∇R(W_i),      η = η₀ 2^{-k} with the smallest k such that
-    R(W_{i+1}) ≤ R(W_i) - c η ‖∇R(W_i)‖²,     c = 10⁻⁴
+W_{i+1} = W_i - η ∇R(W_i),      η = η₀ 2^{-k} with the smallest k such that
+R(W_{i+1}) ≤ R(W_i) - c η ‖∇R(W_i)‖²,     c = 10⁻⁴
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The paper's objective: the risk on D2 as a function of the weights, α, λ and γ held fixed.
 
-    R(W) = (1/n2) Σ_{j∈D2} s_j (y_j - clip(t_j))²,        t = K21 α,  K21 = k_{W,γ}(X2, X1)
+R(W) = (1/n2) Σ_{j∈D2} s_j (y_j - clip(t_j))²,        t = K21 α,  K21 = k_{W,γ}(X2, X1)
 
-    ∂R/∂K21 = g αᵀ,     g_j = (2 s_j / n2) (t_j - y_j) where |t_j| < M, else 0
+∂R/∂K21 = g αᵀ,     g_j = (2 s_j / n2) (t_j - y_j) where |t_j| < M, else 0
 """
 
 from __future__ import annotations

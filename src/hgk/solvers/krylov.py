@@ -119,7 +119,7 @@ class _Lanczos:
             size = torch.maximum(size, a.abs() + tau)
             tau = tau * (tau > 10 * eps * size)  # 0: the Krylov space is exhausted, and q = 0 from here on
             before, q = q, v * torch.where(tau > 0, 1 / tau, 0.0)[..., None]
-            if step == check or step == max_steps:
+            if step in (check, max_steps):
                 last = risks
                 risks, resolved = self._risks(f, f - checked, tol)
                 if bool(resolved.all()) or (not complete and self._settled(risks, resolved, last, known)):

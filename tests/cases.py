@@ -1,0 +1,41 @@
+"""Every architecture and every solver, once; a new one is a new line here."""
+
+import numpy as np
+import torch
+
+from hgk.architectures import Architecture, compose, grouped, inhomogeneous, isotropic, two_layers
+from hgk.kernels import HierarchicalKernel
+from hgk.machines import Rows
+from hgk.solvers import Cholesky, Spectral
+
+D = 5
+
+ARCHITECTURES = {
+    "isotropic": isotropic(D),
+    "inhomogeneous": inhomogeneous(D),
+    "depth 1, some columns": Architecture(D, ((0, 3),)),
+    "depth 2, balanced": two_layers(D, 3, 2, rng=1),
+    "depth 2, random and overlapping": two_layers(D, 4, 3, scheme="random", rng=2),
+    "depth 2, one node": two_layers(D, 1, 5),
+    "depth 2, named groups": grouped({"a": [0, 1], "b": [1, 2, 4]}, D),
+    "depth 3, uneven": compose([two_layers(D, 3, 2, rng=3), two_layers(D, 1, 4, rng=4)]),
+    "depth 4": compose([compose([two_layers(D, 2, 3, rng=5)]), compose([two_layers(D, 2, 2), two_layers(D, 1, 3)])]),
+}
+
+SOLVERS = {"cholesky": Cholesky(), "spectral": Spectral()}
+
+
+def random_kernel(architecture, seed=0, gamma=0.8):
+    """Random weights of both signs."""
+    rng = np.random.default_rng(seed)
+    W = [rng.uniform(0.4, 1.2, m.shape) * rng.choice([-1, 1], m.shape) for m in architecture.free()]
+    return HierarchicalKernel.of(architecture, *W, gamma=gamma)
+
+
+def random_rows(n, d=D, outputs=1, seed=0, weighted=False):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, d))
+    Y = np.clip(np.column_stack([np.sin(2 * X[:, 0] + k) * X[:, 1] for k in range(outputs)]), -1, 1)
+    Y += 0.1 * rng.standard_normal(Y.shape)
+    weight = rng.integers(1, 4, n).astype(float) if weighted else np.ones(n)
+    return Rows(*map(torch.from_numpy, (X, Y, weight)))

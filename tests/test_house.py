@@ -1,0 +1,71 @@
+"""The house: who may import whom, and where a device may be named."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import hgk
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "hgk"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+# Imports go one way: a module may import from those above it in this list.
+ORDER = [
+    "arrays",
+    "architectures",
+    "kernels",
+    "progress",
+    "solvers",
+    "machines",
+    "inputs",
+    "selection",
+    "optimisers",
+    "presets",
+    "adapters",
+    "estimators",
+]
+SCIKIT_LEARN = {"adapters", "estimators"}
+
+
+def module(path):
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p.name != "__init__.py" or p.parent != SOURCE], ids=str)
+def test_imports_go_one_way(path):
+    place = ORDER.index(module(path))
+    for name in imported(path):
+        if name.startswith("hgk."):
+            assert ORDER.index(name.split(".")[1]) <= place, f"{module(path)} imports {name}"
+        if name.split(".")[0] == "sklearn":
+            assert module(path) in SCIKIT_LEARN
+
+
+def test_only_arrays_names_a_device():
+    assert not [p for p in FILES if module(p) not in {"arrays", "fused"} and re.search("cuda", p.read_text())]
+
+
+def test_public_names_exist_and_the_version_is_in_the_changelog():
+    assert all(hasattr(hgk, name) for name in hgk.__all__)
+    assert f"## {hgk.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_readme_names_the_two_commands_and_the_pins_name_torch():
+    readme = (ROOT / "README.md").read_text()
+    assert "make demo" in readme
+    assert "make test" in readme
+    assert "torch==2.13.0" in (ROOT / "constraints.txt").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert "torch>=2.8" in project["dependencies"]

@@ -1,0 +1,265 @@
+"""The kernel: its identities, its naive twin, and finite differences of every weight."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import make_friedman1
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
+from sklearn.svm import SVC
+
+from cases import ARCHITECTURES, D, random_kernel
+from hgk import (
+    GaussianProcessKernel,
+    HierarchicalKernel,
+    arrays,
+    compose,
+    grouped,
+    inhomogeneous,
+    isotropic,
+    two_layers,
+)
+from reference import kernel_matrix
+
+DOUBLE, SINGLE = 1e-13, 2e-6
+each_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES.values(), ids=ARCHITECTURES.keys())
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    """Tiles so small that a few dozen rows need several, of uneven size."""
+    monkeypatch.setattr(arrays, "TILE", 130)
+
+
+def points(n, seed=0, d=D):
+    return np.random.default_rng(seed).uniform(-1, 1, (n, d))
+
+
+@each_architecture
+def test_equals_the_definition_pair_by_pair(architecture):
+    kernel, X, Z = random_kernel(architecture), points(23), points(19, seed=1)
+    np.testing.assert_allclose(kernel(X, Z), kernel_matrix(kernel, X, Z), atol=DOUBLE)
+    np.testing.assert_allclose(kernel(X), kernel_matrix(kernel, X, X), atol=DOUBLE)
+
+
+@each_architecture
+def test_single_precision_stays_single_and_close(architecture):
+    kernel, X, Z = random_kernel(architecture), points(23), points(19, seed=1)
+    K = kernel(X.astype(np.float32), Z.astype(np.float32))
+    assert K.dtype == np.float32
+    np.testing.assert_allclose(K, kernel_matrix(kernel, X, Z), atol=SINGLE)
+
+
+@each_architecture
+def test_symmetric_unit_diagonal_positive_definite_at_distinct_points(architecture):
+    # Strict definiteness is the finite shadow of universality: it needs every column in some node.
+    kernel, X = random_kernel(architecture), points(40)
+    K = kernel(X)
+    assert np.array_equal(K, K.T)
+    assert np.array_equal(K.diagonal(), np.ones(40))
+    smallest = np.linalg.eigvalsh(K)[0]
+    assert smallest > 1e-12 if architecture.mask.any(0).all() else smallest > -DOUBLE * 40
+
+
+@each_architecture
+def test_values_lie_between_0_and_1_even_at_repeated_and_distant_points(architecture):
+    X = np.vstack([points(10), points(10) + 1e-9, points(10) * 1e3])
+    for dtype in (np.float32, np.float64):
+        K = random_kernel(architecture)(X.astype(dtype), X.astype(dtype)[::-1])
+        assert K.min() >= 0
+        assert K.max() <= 1
+
+
+def test_far_from_the_origin_the_rows_are_centred_first():
+    kernel, X = random_kernel(two_layers(D, 3, 2)), points(20)
+    np.testing.assert_allclose(kernel(X + 1e4), kernel(X), atol=1e-9)
+
+
+def test_depth_1_is_the_ard_gaussian():
+    v, X, Z = np.array([0.5, 1.0, 2.0, 0.1, 3.0]), points(20), points(30, seed=1)
+    kernel = HierarchicalKernel.of(inhomogeneous(D), [v], gamma=0.7)
+    # exp(-γ⁻² Σ v² Δ²) = exp(-½ Σ Δ²/ℓ²) with ℓ = γ / (√2 v)
+    np.testing.assert_allclose(kernel(X, Z), RBF(0.7 / (np.sqrt(2) * v))(X, Z), atol=DOUBLE)
+
+
+def test_product_formula():
+    """exp(-2γ⁻² Σ w_i² (1 - k_i)) is the product of the kernels of the single children."""
+    architecture = ARCHITECTURES["depth 3, uneven"]
+    kernel, X = random_kernel(architecture), points(25)
+    parts = [two_layers(D, 3, 2, rng=3), two_layers(D, 1, 4, rng=4)]
+    factors, node = [], 0
+    for i, part in enumerate(parts):
+        nodes = slice(node, node + len(part.coordinates))
+        W = kernel.W[0][nodes], kernel.W[1][nodes], kernel.W[2][i : i + 1]
+        factors.append(HierarchicalKernel.of(compose([part]), *W, gamma=kernel.gamma)(X))
+        node = nodes.stop
+    np.testing.assert_allclose(kernel(X), factors[0] * factors[1], atol=DOUBLE)
+
+
+def test_joint_permutation_of_columns_and_index_sets_changes_nothing():
+    architecture, X = ARCHITECTURES["depth 2, random and overlapping"], points(20)
+    order = np.random.default_rng(3).permutation(D)
+    kernel = random_kernel(architecture)
+    place = np.argsort(order)
+    moved = type(architecture)(
+        D, tuple(tuple(int(place[j]) for j in c) for c in architecture.coordinates), architecture.parents
+    )
+    np.testing.assert_allclose(
+        HierarchicalKernel.of(moved, kernel.W[0][:, order], kernel.W[1], gamma=0.8)(X[:, order]), kernel(X), atol=DOUBLE
+    )
+
+
+@each_architecture
+def test_scaling_columns_is_scaling_first_layer_weights(architecture):
+    kernel, X = random_kernel(architecture), points(20)
+    scale = np.array([0.5, 2.0, 10.0, 0.1, 3.0])
+    np.testing.assert_allclose(kernel.rescaled(scale)(X), kernel(X * scale), atol=DOUBLE)
+
+
+@each_architecture
+def test_signs_of_the_weights_do_not_matter(architecture):
+    kernel, X = random_kernel(architecture), points(12)
+    assert np.array_equal(kernel.with_weights(tuple(w.abs() for w in kernel.W))(X), kernel(X))
+
+
+@each_architecture
+def test_gamma_free_exponent_serves_every_gamma(architecture):
+    kernel, X = random_kernel(architecture), torch.from_numpy(points(15))
+    S = kernel.exponent(X)
+    for gamma in (0.3, 1.0, 4.0):
+        torch.testing.assert_close(torch.exp(-S / gamma**2), kernel.with_gamma(gamma).matrix(X), rtol=0, atol=DOUBLE)
+
+
+@each_architecture
+def test_product_with_coefficients_equals_the_formed_matrix(architecture):
+    kernel, X, Z = random_kernel(architecture), points(23), points(41, seed=1)
+    alpha = np.random.default_rng(0).standard_normal((41, 3))
+    t = kernel.multiply(*map(torch.from_numpy, (X, Z, alpha))).numpy()
+    np.testing.assert_allclose(t, kernel(X, Z) @ alpha, atol=DOUBLE * 41)
+
+
+@pytest.mark.parametrize("square", [True, False])
+@each_architecture
+def test_backward_sweep_equals_finite_differences(architecture, square):
+    """The test that settles the paper's slips: every weight of every layer through depth 4."""
+    kernel, X, Z = random_kernel(architecture), points(24), points(17, seed=1)
+    X, Z = torch.from_numpy(X), None if square else torch.from_numpy(Z)
+    G = torch.from_numpy(np.random.default_rng(5).standard_normal((24, 24 if square else 17)))  # not symmetric
+
+    def J(W):
+        return float((G * kernel.with_weights(W).matrix(X, Z)).sum())
+
+    analytic, h = kernel.backward(G, X, Z), 1e-5
+    for layer, mask in enumerate(architecture.free()):
+        for index in map(tuple, mask.nonzero().tolist()):
+            up, down = [w.clone() for w in kernel.W], [w.clone() for w in kernel.W]
+            up[layer][index] += h
+            down[layer][index] -= h
+            numeric = (J(tuple(up)) - J(tuple(down))) / (2 * h)
+            assert float(analytic[layer][index]) == pytest.approx(numeric, rel=1e-6, abs=1e-7)
+        assert not analytic[layer][~mask].any()
+
+
+@each_architecture
+def test_single_precision_gradient_is_close(architecture):
+    kernel, X, Z = random_kernel(architecture), torch.from_numpy(points(24)), torch.from_numpy(points(17, seed=1))
+    G = torch.from_numpy(np.random.default_rng(5).standard_normal((24, 17)))
+    for single, double in zip(kernel.backward(G.float(), X.float(), Z.float()), kernel.backward(G, X, Z), strict=True):
+        torch.testing.assert_close(single, double, rtol=1e-4, atol=1e-4)
+
+
+@each_architecture
+def test_relevance_is_a_distribution_and_ignores_columns_without_weight(architecture):
+    kernel = random_kernel(architecture)
+    W = [w.clone() for w in kernel.W]
+    W[0][:, 3] = 0.0
+    relevance = kernel.with_weights(tuple(W)).relevance(torch.from_numpy(points(50)))
+    assert relevance.sum() == pytest.approx(1)
+    assert relevance[3] == 0
+    assert (relevance >= 0).all()
+
+
+def test_relevance_at_depth_1_is_the_share_of_the_mean_exponent():
+    kernel, X = random_kernel(inhomogeneous(D)), points(60)
+    S = [np.mean((float(kernel.W[0][0, j]) * (X[:, None, j] - X[None, :, j])) ** 2) for j in range(D)]
+    np.testing.assert_allclose(kernel.relevance(torch.from_numpy(X)), S / np.sum(S), rtol=1e-10)
+
+
+def test_prints_as_a_tree():
+    kernel = HierarchicalKernel.of(grouped({"body": [0, 1]}, 3), [[1, 2, 0], [0, 0, 0.5]], [0.25, 4], gamma=2)
+    assert str(kernel).splitlines() == [
+        "hierarchical Gaussian kernel: depth 2, gamma 2, 3 columns",
+        "├─ 0.25 · body: x1 2  x0 1",
+        "└─ 4 · rest: x2 0.5",
+    ]
+    deep = str(random_kernel(ARCHITECTURES["depth 4"])).splitlines()
+    assert len(deep) == 1 + ARCHITECTURES["depth 4"].n_weights - int(ARCHITECTURES["depth 4"].mask.sum())
+
+
+@pytest.mark.parametrize("wrap", [lambda kernel: kernel, GaussianProcessKernel], ids=["itself", "adapter"])
+def test_works_in_svc(wrap):
+    X = points(80)
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    kernel = random_kernel(two_layers(D, 3, 3))
+    direct = SVC(kernel=wrap(kernel), C=10).fit(X, y)
+    precomputed = SVC(kernel="precomputed", C=10).fit(kernel(X), y)
+    Z = points(30, seed=9)
+    np.testing.assert_allclose(direct.decision_function(Z), precomputed.decision_function(kernel(Z, X)), atol=1e-9)
+
+
+@each_architecture
+def test_gaussian_process_gradient_equals_finite_differences(architecture):
+    adapter, X = GaussianProcessKernel(random_kernel(architecture)), points(12)
+    K, gradient = adapter(X, eval_gradient=True)
+    theta, h = adapter.theta, 1e-6
+    assert gradient.shape == (12, 12, architecture.n_weights)
+    np.testing.assert_array_equal(K, adapter(X))
+    for i in range(len(theta)):
+        step = h * np.eye(len(theta))[i]
+        numeric = (adapter.clone_with_theta(theta + step)(X) - adapter.clone_with_theta(theta - step)(X)) / (2 * h)
+        np.testing.assert_allclose(gradient[:, :, i], numeric, atol=1e-8)
+
+
+def test_gaussian_process_learns_weights():
+    X, y = make_friedman1(80, n_features=6, random_state=0)
+    adapter = GaussianProcessKernel(HierarchicalKernel.of(inhomogeneous(6), [np.ones(6)]), weight_bounds=(1e-30, 1e5))
+    process = GaussianProcessRegressor(adapter, alpha=1e-2, normalize_y=True).fit(X, y)
+    assert process.log_marginal_likelihood_value_ > process.log_marginal_likelihood(adapter.theta) + 1
+    learned = np.exp(process.kernel_.theta)
+    assert learned[5] < 0.1 * learned[3]  # the sixth column is noise, the fourth the strongest
+    fixed = GaussianProcessKernel(adapter.kernel, weight_bounds="fixed")
+    assert len(GaussianProcessRegressor(fixed, alpha=1e-2).fit(X, y).kernel_.theta) == 0
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (lambda: two_layers(4, 3, 9), "coordinates_per_node=9"),
+        (lambda: two_layers(4, 3, scheme="fancy"), "'balanced' or 'random'"),
+        (lambda: type(isotropic(2))(3, ((0, 3),)), "indices from 0 to 2"),
+        (lambda: type(isotropic(2))(3, ((),)), "non-empty set"),
+        (lambda: type(isotropic(2))(3, ((0,), (1,))), "exactly one top node"),
+        (lambda: grouped({"a": ["age"]}, ["sex", "bmi"]), "names such as sex, bmi"),
+        (lambda: grouped({"a": [7]}, 3), "indices from 0 to 2"),
+        (lambda: compose([isotropic(3), two_layers(3, 2)]), "same depth"),
+        (lambda: HierarchicalKernel.of(isotropic(2), [[1.0, 1.0]], gamma=-1), "must be positive"),
+        (lambda: HierarchicalKernel.of(isotropic(2), [[1.0]]).matrix(torch.ones(2, 2)), "this architecture needs"),
+        (lambda: random_kernel(isotropic(2))(np.ones((3, 4))), "rows with 2 columns"),
+    ],
+)
+def test_bad_input_gets_a_sentence(build, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        build()
+
+
+def test_balanced_index_sets_use_all_columns_equally_often():
+    for d, nodes, size in ((16, 8, 4), (7, 5, 3), (3, 4, 3), (10, 3, 2)):
+        counts = two_layers(d, nodes, size, rng=0).mask.sum(0)
+        assert int(counts.max() - counts.min()) <= 1
+        assert int(counts.sum()) == nodes * size
+
+
+def test_a_kernel_matrix_too_large_for_memory_is_refused_before_it_is_allocated(monkeypatch):
+    monkeypatch.setattr(arrays, "available_memory", lambda: 10_000)
+    with pytest.raises(MemoryError, match=r"100 x 100 entries needs .* use at most about 35 rows"):
+        random_kernel(isotropic(D))(points(100))

@@ -1,0 +1,76 @@
+"""Held-out risks from shared Krylov spaces against refits of every fold for every λ."""
+
+import numpy as np
+import pytest
+import torch
+
+from cases import ARCHITECTURES, random_kernel, random_rows
+from hgk.architectures import isotropic
+from hgk.kernels import HierarchicalKernel
+from hgk.selection import fold_numbers, lam_grid, search
+from hgk.solvers import fold_risks
+from reference import machine
+
+KERNEL = random_kernel(ARCHITECTURES["depth 2, balanced"])
+LAMS = np.geomspace(0.1, 1e-6, 6)
+
+
+def brute_force(K, rows, fold_of, lams):
+    K, Y, s = K.numpy(), rows.Y.numpy(), rows.weight.numpy()
+    t = np.full((len(lams), *Y.shape), np.nan)
+    for i, lam in enumerate(lams):
+        for b in range(fold_of.max() + 1):
+            B, T = np.flatnonzero(fold_of == b), np.flatnonzero(fold_of != b)
+            alpha = machine(K[np.ix_(T, T)], Y[T], s[T].sum() * lam, s[T])
+            t[i, B] = K[np.ix_(B, T)] @ alpha
+    return t
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("never", [False, True], ids=["all rows held out", "some rows never held out"])
+def test_equals_refits(outputs, weighted, never):
+    rows = random_rows(61, outputs=outputs, weighted=weighted)
+    fold_of = fold_numbers(61, 4, np.random.default_rng(0))
+    if never:
+        fold_of[fold_of == 3] = -1
+    K = torch.stack([KERNEL.with_gamma(g).matrix(rows.X) for g in (0.3, 1.0, 8.0)])
+    found = fold_risks(
+        K, rows.Y, torch.from_numpy(fold_of), torch.from_numpy(LAMS), rows.weight, clip=0.5, tol=1e-9, complete=True
+    )
+    assert bool(found.resolved.all())
+    out = fold_of >= 0
+    share = rows.weight.numpy()[out] / rows.weight.numpy()[out].sum()
+    for g in range(3):
+        t = brute_force(K[g], rows, fold_of, LAMS)
+        np.testing.assert_allclose(found.predictions[g].numpy()[:, out], t[:, out], atol=1e-6)
+        risks = ((np.clip(t[:, out], -0.5, 0.5) - rows.Y.numpy()[out]) ** 2).sum(2) @ share
+        np.testing.assert_allclose(found.risks[g], risks, rtol=1e-5)
+
+
+def test_an_exhausted_krylov_space_stops_adding():
+    """Rank two: after two steps there is nothing left to find, and rounding must not find it."""
+    rows = random_rows(40)
+    F = torch.from_numpy(np.random.default_rng(0).standard_normal((40, 2)))
+    fold_of = torch.arange(40) % 5
+    found = fold_risks((F @ F.T)[None], rows.Y, fold_of, torch.from_numpy(LAMS), complete=True)
+    expected = brute_force(F @ F.T, rows, fold_of.numpy(), LAMS)
+    np.testing.assert_allclose(found.predictions[0], expected, atol=1e-8)
+    assert found.steps < 40
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_early_stopping_in_single_precision_chooses_as_well_as_the_complete_double_precision_grid(noise):
+    rng = np.random.default_rng(1)
+    rows = random_rows(700, d=3, seed=2)
+    rows.Y.copy_(torch.from_numpy(np.sin(3 * rows.X.numpy()[:, :1]) + noise * rng.standard_normal((700, 1))))
+    kernel = HierarchicalKernel(isotropic(3), isotropic(3).start(np.ones(3), rng))
+    fold_of, lams = fold_numbers(700, 5, rng), lam_grid(700)
+    quick = search(kernel, rows, fold_of, lams, 1.0)
+    complete = search(kernel, rows, fold_of, lams, 1.0, dtype=torch.float64, complete=True)
+    assert complete.resolved.all()
+    assert quick.resolved[quick.best]
+    assert quick.products < complete.products
+    # within the risk's own sampling error √(2/700), and most of the time equal
+    assert complete.risks[quick.best] <= complete.risk * 1.05 + 1e-6
+    np.testing.assert_allclose(quick.risk, complete.risks[quick.best], rtol=0.02, atol=1e-5)

@@ -1,0 +1,187 @@
+"""Annealing, descent and Algorithm 1: the formulas, the conditions, the book-keeping."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from cases import ARCHITECTURES, random_kernel, random_rows
+from hgk import arrays
+from hgk.architectures import inhomogeneous, isotropic, two_layers
+from hgk.machines import clipped_risk, train
+from hgk.optimisers import Algorithm1, algorithm1
+from hgk.optimisers.annealing import Block, accepts, anneal
+from hgk.optimisers.armijo import SLOPE, descend
+from hgk.optimisers.objective import Objective
+from hgk.progress import Progress
+
+each_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES.values(), ids=ARCHITECTURES.keys())
+
+
+def objective(architecture, clip=0.25, outputs=1):
+    D1, D2 = random_rows(40, outputs=outputs), random_rows(30, outputs=outputs, seed=1, weighted=True)
+    machine = train(random_kernel(architecture, seed=3), D1, 1e-3)
+    return Objective(machine.kernel, D1.X, machine.alpha, D2, clip), machine.kernel.W
+
+
+@pytest.mark.parametrize("delta", [-0.1, 0.0, 0.01, 0.1])
+@pytest.mark.parametrize("i", [1, 50, 400])
+def test_acceptance_frequencies_follow_the_papers_formula(delta, i):
+    N, risk, trials = 400, 0.5, 20_000
+    rng = np.random.default_rng(0)
+    accepted = np.mean([accepts(delta, risk, i, N, rng.random()) for _ in range(trials)])
+    p = 1.0 if delta < 0 else 0.5 * math.exp(-100 * i / math.sqrt(N) * delta / risk)
+    assert accepted == pytest.approx(p, abs=4 * math.sqrt(p * (1 - p) / trials) + 1e-12)
+
+
+@each_architecture
+def test_an_annealing_step_updates_the_exponent_as_if_it_were_computed_anew(architecture, monkeypatch):
+    monkeypatch.setattr(arrays, "TILE", 300)  # several row blocks
+    target, W = objective(architecture, outputs=2)
+    block, rng = Block(target, W), np.random.default_rng(0)
+    assert block.risk == pytest.approx(target.risk(W), rel=1e-10)
+    for layer, mask in enumerate(architecture.free()):
+        for index in map(tuple, mask.nonzero().tolist()):
+            value = float(rng.uniform(0.2, 1.5))
+            changed = [w.clone() for w in block.sweep.W]
+            changed[layer][index] = value
+            assert block.propose(layer, index, value) == pytest.approx(target.risk(tuple(changed)), rel=1e-9)
+            if rng.random() < 0.5:
+                block.accept()
+                assert block.risk == pytest.approx(target.risk(block.sweep.W), rel=1e-9)
+
+
+def test_annealing_changes_weights_leaves_its_start_alone_and_reports_the_risk_of_its_end():
+    target, W = objective(two_layers(5, 3, 2))
+    before = [w.clone() for w in W]
+    found = anneal(target, W, 60, np.random.default_rng(0))
+    assert all(torch.equal(a, b) for a, b in zip(W, before, strict=True))
+    assert found.risk == pytest.approx(target.risk(found.W), rel=1e-9)
+    assert 0 < found.accepted <= found.steps == 60
+    assert not found.W[0][~two_layers(5, 3, 2).mask].any()
+
+
+@each_architecture
+def test_gradient_of_the_clipped_risk_equals_finite_differences(architecture):
+    target, W = objective(architecture, outputs=2)
+    t = target.kernel.multiply(target.D2.X, target.X1, target.alpha)
+    assert 0 < int((t.abs() > target.clip).sum()) < t.numel()  # some are clipped, some are not
+    risk, gradient = target.gradient(W)
+    assert risk == pytest.approx(clipped_risk(t, target.D2, target.clip))
+    h = 1e-6
+    for layer, mask in enumerate(architecture.free()):
+        for index in map(tuple, mask.nonzero().tolist()):
+            up, down = [w.clone() for w in W], [w.clone() for w in W]
+            up[layer][index] += h
+            down[layer][index] -= h
+            numeric = (target.risk(tuple(up)) - target.risk(tuple(down))) / (2 * h)
+            assert float(gradient[layer][index]) == pytest.approx(numeric, rel=1e-4, abs=1e-7)
+
+
+@each_architecture
+def test_every_descent_step_satisfies_the_armijo_condition(architecture):
+    target, W = objective(architecture)
+    found = descend(target, W, 8)
+    assert found.steps
+    for step in found.steps:
+        assert step["after"] <= step["before"] - SLOPE * step["eta"] * step["slope"]
+    for one, next_one in zip(found.steps, found.steps[1:], strict=False):
+        assert next_one["before"] == pytest.approx(one["after"], rel=1e-9)
+    assert found.risk == pytest.approx(target.risk(found.W), rel=1e-9)
+
+
+def test_descent_ends_at_a_local_minimum_and_says_so():
+    target, W = objective(inhomogeneous(5))
+    found = descend(target, W, 500)
+    assert found.at_minimum
+    assert len(found.steps) < 500
+    assert not descend(target, W, 1).at_minimum
+
+
+def run(rows, progress=None, seed=0, **settings):
+    settings = {"M": 3, "L": 3, "N1": 15, "N2": 10, "N3": 3} | settings
+    progress = progress or Progress()
+    kernel = Algorithm1(**settings).learn(two_layers(5, 4), rows, 1.0, np.random.default_rng(seed), progress)
+    return kernel, progress.history
+
+
+def test_algorithm1_returns_the_weights_with_the_smallest_risk_on_D3(monkeypatch):
+    tried = []
+    remember = algorithm1._Run._remember
+
+    def spy(self, objective, W, i, how):
+        tried.append((objective.risk(W, self.rows[torch.from_numpy(self.D3)]), W))
+        remember(self, objective, W, i, how)
+
+    monkeypatch.setattr(algorithm1._Run, "_remember", spy)
+    kernel, history = run(random_rows(120))
+    risks = [event["risk_D3"] for event in history]
+    assert risks == pytest.approx([risk for risk, _ in tried])
+    assert history[-1]["best_D3"] == min(risks)
+    assert all(torch.equal(a, b) for a, b in zip(kernel.W, tried[int(np.argmin(risks))][1], strict=True))
+
+
+def test_algorithm1_switches_to_annealing_only_after_a_local_minimum_and_reshuffles_only_without_progress(monkeypatch):
+    reshuffled, minima = [], []
+    reshuffle, descend_ = algorithm1._Run._reshuffle, algorithm1.descend
+
+    def spy_descend(*args):
+        found = descend_(*args)
+        minima.append(found.at_minimum)
+        return found
+
+    def spy_reshuffle(self):
+        D3, together = self.D3.copy(), set(self.D1) | set(self.D2)
+        sizes = len(self.D1), len(self.D2)
+        reshuffle(self)
+        assert np.array_equal(self.D3, D3)
+        assert set(self.D1) | set(self.D2) == together
+        assert (len(self.D1), len(self.D2)) == sizes
+        reshuffled.append(self.best_risk)
+
+    monkeypatch.setattr(algorithm1._Run, "_reshuffle", spy_reshuffle)
+    monkeypatch.setattr(algorithm1, "descend", spy_descend)
+    _, history = run(random_rows(120), M=6, L=6, N3=200)
+    assert any(minima)
+    steps = [event["step"] for event in history]
+    outcomes = iter(minima)
+    for now, after in zip(steps, [*steps[1:], "start"], strict=True):
+        reached = next(outcomes) if now == "descend" else False
+        if after != "start":
+            assert after == ("anneal" if reached else "descend")
+    best = [history[0]["best_D3"]]
+    for i in range(6):
+        best.append([event["best_D3"] for event in history if event["round"] == i][-1])
+    best[0] = math.inf
+    assert len(reshuffled) == sum(later >= earlier for earlier, later in itertools.pairwise(best))
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others():
+    rows = random_rows(80)
+    one, two, other = (run(rows, seed=s)[0] for s in (0, 0, 1))
+    assert all(torch.equal(a, b) for a, b in zip(one.W, two.W, strict=True))
+    assert not torch.equal(one.W[0], other.W[0])
+
+
+def test_stopped_algorithm1_returns_the_best_so_far():
+    progress = Progress(lambda event: event["step"] == "descend")
+    kernel, history = run(random_rows(80), progress)
+    assert [event["step"] for event in history] == ["start", "descend"]
+    assert kernel.W[0].shape == (4, 5)
+
+
+def test_nothing_is_learned_for_the_plain_kernel_or_from_a_handful_of_rows():
+    rng = np.random.default_rng(0)
+    progress = Progress()
+    plain = Algorithm1().learn(isotropic(5), random_rows(80), 1.0, rng, progress)
+    assert torch.equal(plain.W[0], torch.ones(1, 5, dtype=torch.float64))
+    Algorithm1().learn(two_layers(5, 4), random_rows(8), 1.0, rng, progress)
+    assert progress.history == []
+
+
+def test_settings_are_checked():
+    assert Algorithm1.paper() == Algorithm1(M=15, L=10, N1=1000, N2=500, N3=10)
+    with pytest.raises(ValueError, match="N2=0 was given to Algorithm1"):
+        Algorithm1(N2=0)
