@@ -253,8 +253,8 @@ def main():
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}",
         "kernel and gradient": kernel_and_gradient(),
         "memory": memory(),
-        "grid": grid(options.quick, options.liquid),
         "annealing": annealing(),
+        "grid": grid(options.quick, options.liquid),  # last: GridSearchCV's worker processes linger
     }
     text = json.dumps(result, indent=2)
     print(text)

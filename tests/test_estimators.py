@@ -99,6 +99,14 @@ def test_leave_one_out_predictions_come_in_the_order_of_the_rows_and_cover_repea
     np.testing.assert_allclose(twice[60:], twice[:5])
 
 
+def test_a_second_fit_forgets_the_first():
+    X, y = friedman(60)
+    model = HGKRegressor("plain", random_state=0)
+    first = model.fit(X, y).loo_predictions_
+    assert not np.array_equal(model.fit(X[:, ::-1], -y).loo_predictions_, first)
+    assert model.fit(X[:50], y[:50]).loo_predictions_.shape == (50,)
+
+
 def test_row_order_does_not_matter_and_weights_are_repetitions():
     X, y = friedman(60)
     order = np.random.default_rng(0).permutation(60)

@@ -87,7 +87,7 @@ class _HGK(BaseEstimator):
             self.machines_ = self._train(task, preset, rng, progress)
 
         self._store(rows, progress)
-        self._place, self._left_out = merged.place, self._scaling(X[merged.place < 0])
+        self._place, self._left_out, self._loo = merged.place, self._scaling(X[merged.place < 0]), None
         return self
 
     def _train(self, task: Task, preset: Preset, rng: np.random.Generator, progress: Progress) -> list[Machine]:
@@ -222,7 +222,7 @@ class _HGK(BaseEstimator):
         the kernel's weights stay fixed. Computed when first asked for.
         """
         check_is_fitted(self)
-        if not hasattr(self, "_loo"):
+        if self._loo is None:
             t = loo_average(self.machines_, self._rows, CLIP).numpy()
             everywhere = t[self._place]
             if len(self._left_out):

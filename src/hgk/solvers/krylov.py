@@ -31,6 +31,9 @@ from dataclasses import dataclass
 
 import torch
 
+# Elements of the Krylov basis: many outputs and rows get fewer steps, and so fewer resolved λ.
+BASIS = 2**28
+
 
 @dataclass(frozen=True)
 class FoldRisks:
@@ -94,6 +97,7 @@ class _Lanczos:
 
     def run(self, tol: float, max_steps: int, complete: bool, known: float) -> FoldRisks:
         eps = torch.finfo(self.K.dtype).eps
+        max_steps = min(max_steps, max(50, BASIS // (len(self.K) * self.m.numel())))
         q = (self.m * self.Y.repeat(len(self.m) // len(self.Y), 1)).expand(len(self.K), -1, -1)
         zeta = q.norm(dim=2)[:, None]
         q = q / zeta.clamp_min(eps).transpose(1, 2)
