@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from hgk.architectures import Architecture, compose, grouped, inhomogeneous, isotropic, two_layers
+from hgk.architectures import Architecture, compose, grouped, inhomogeneous, isotropic, two_layers, with_kinds
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Rows
 from hgk.solvers import Cholesky, Spectral
@@ -19,6 +19,14 @@ ARCHITECTURES = {
     "depth 2, one node": two_layers(D, 1, 5),
     "depth 2, named groups": grouped({"a": [0, 1], "b": [1, 2, 4]}, D),
     "depth 3, uneven": compose([two_layers(D, 3, 2, rng=3), two_layers(D, 1, 4, rng=4)]),
+    "rough, depth 1": with_kinds(inhomogeneous(D), rough=[0]),
+    "smooth and rough": with_kinds(two_layers(D, 4, 3), rough=[1, 3]),
+    "two exponents": with_kinds(with_kinds(two_layers(D, 4, 3), rough=[1], q=0.5), rough=[0, 3], q=1.5),
+    "oblique, depth 1": with_kinds(inhomogeneous(D), oblique=[0], rank=2),
+    "all kinds": with_kinds(two_layers(D, 4, 3), rough=[1], oblique=[0, 2], rank=2),
+    "all kinds, depth 3": compose(
+        [with_kinds(two_layers(D, 3, 3), rough=[1], oblique=[0], rank=1), two_layers(D, 2, 3)]
+    ),
     "depth 4": compose([compose([two_layers(D, 2, 3, rng=5)]), compose([two_layers(D, 2, 2), two_layers(D, 1, 3)])]),
 }
 

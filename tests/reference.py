@@ -11,7 +11,12 @@ def kernel_value(kernel, x, z):
     def node(layer, i, gamma):
         a, W = kernel.architecture, kernel.W
         if layer == 1:
-            S = sum(float(W[0][i, j]) ** 2 * (x[j] - z[j]) ** 2 for j in a.coordinates[i])
+            if i in a.oblique:
+                place = a.oblique.index(i)
+                U = np.eye(a.d) + W[a.depth][place].numpy() @ W[a.depth + 1][place].numpy().T
+                S = np.sum(((x - z) @ np.diag(W[0][i].numpy()) @ U) ** 2)
+            else:
+                S = sum(float(W[0][i, j]) ** 2 * abs(x[j] - z[j]) ** a.q[i] for j in a.coordinates[i])
             return math.exp(-S / gamma**2)
         children = [c for c, p in enumerate(a.parents[layer - 2]) if p == i]
         S = sum(float(W[layer - 1][c]) ** 2 * (1 - node(layer - 1, c, 1.0)) for c in children)

@@ -17,6 +17,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 ORDER = [
     "arrays",
     "architectures",
+    "nodes",
     "kernels",
     "progress",
     "solvers",

@@ -118,6 +118,8 @@ def test_scaling_columns_is_scaling_first_layer_weights(architecture):
 
 @each_architecture
 def test_signs_of_the_weights_do_not_matter(architecture):
+    if architecture.oblique:
+        pytest.skip("the columns of an oblique node are mixed with their signs")
     kernel, X = random_kernel(architecture), points(12)
     assert np.array_equal(kernel.with_weights(tuple(w.abs() for w in kernel.W))(X), kernel(X))
 
@@ -212,7 +214,7 @@ def test_gaussian_process_gradient_equals_finite_differences(architecture):
     adapter, X = GaussianProcessKernel(random_kernel(architecture)), points(12)
     K, gradient = adapter(X, eval_gradient=True)
     theta, h = adapter.theta, 1e-6
-    assert gradient.shape == (12, 12, architecture.n_weights)
+    assert gradient.shape == (12, 12, sum(int(m.sum()) for m in architecture.free()[: architecture.depth]))
     np.testing.assert_array_equal(K, adapter(X))
     for i in range(len(theta)):
         step = h * np.eye(len(theta))[i]

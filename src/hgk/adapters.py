@@ -13,8 +13,8 @@ from hgk.kernels import HierarchicalKernel
 class GaussianProcessKernel(Kernel):
     """A :class:`HierarchicalKernel` for ``GaussianProcessRegressor``; it works as ``SVC(kernel=...)`` too.
 
-    The hyper-parameters θ are the logarithms of the absolute weights, first layer first; γ is kept, since
-    the top layer's weights can take its part. ∂K/∂θ = w ∂K/∂w.
+    The hyper-parameters θ are the logarithms of the absolute weights, first layer first; ∂K/∂θ = w ∂K/∂w. γ
+    is kept, since the top layer's weights can take its part, and so are the linear maps of oblique nodes.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class GaussianProcessKernel(Kernel):
 
     def _places(self) -> list[tuple[int, tuple[int, ...]]]:
         """(layer, index) of every weight, in the order of θ."""
-        free = self.kernel.architecture.free()
+        free = self.kernel.architecture.free()[: self.kernel.architecture.depth]
         return [(layer, tuple(index)) for layer, mask in enumerate(free) for index in mask.nonzero().tolist()]
 
     @property
@@ -57,7 +57,7 @@ class GaussianProcessKernel(Kernel):
     def theta(self, theta) -> None:
         W = [w.clone() for w in self.kernel.W]
         for (layer, index), value in zip(self._places(), np.exp(theta), strict=False):
-            W[layer][index] = float(value)
+            W[layer][index] = float(value) if W[layer][index] >= 0 else -float(value)
         self.kernel = self.kernel.with_weights(tuple(W))
 
     @property
@@ -78,7 +78,8 @@ class GaussianProcessKernel(Kernel):
         gradient = np.empty((len(rows), len(rows), len(places)))
         if places:
             for layer, index, dK in self.kernel.derivatives(rows):
-                gradient[:, :, places[layer, index]] = float(self.kernel.W[layer][index]) * dK.numpy()
+                if (layer, index) in places:
+                    gradient[:, :, places[layer, index]] = float(self.kernel.W[layer][index]) * dK.numpy()
         return gradient
 
     def diag(self, X) -> np.ndarray:

@@ -1,11 +1,18 @@
 """A hierarchy as pure description: its depth, its nodes, and the columns each first-layer node sees.
 
-A tree of depth m has m layers. First-layer node i is an inhomogeneous Gaussian kernel on the columns
-I_i; a node of layer l > 1 combines its children in layer l - 1; the last layer is the single top node.
-The weights W are one array per layer:
+A tree of depth m has m layers. First-layer node i compares two rows on the columns I_i; a node of layer
+l > 1 combines its children in layer l - 1; the last layer is the single top node. First-layer nodes are of
+three kinds:
 
-    W[0]        V, nodes x d, zero outside I_i         weights v_ij of the columns
-    W[l], l>0   one number per node of layer l         weight w of the edge from that node to its parent
+    smooth      S_i = Σ v_ij² (x_j - x'_j)²                        the paper's inhomogeneous Gaussian
+    rough       S_i = Σ v_ij² |x_j - x'_j|^q,   0 < q < 2          q = 1 bends like a tree's thresholds
+    oblique     S_i = ‖(x - x') diag(v_i) (I + U_i)‖²              U_i = P_i Q_iᵀ of low rank
+
+The weights W are one array per layer, and two more where there are oblique nodes:
+
+    W[0]              V, nodes x d, zero outside I_i         weights v_ij of the columns
+    W[l], 0 < l < m   one number per node of layer l         weight w of the edge from that node to its parent
+    W[m], W[m+1]      P and Q, oblique nodes x d x rank      zero outside I_i
 """
 
 from __future__ import annotations
@@ -35,6 +42,12 @@ class Architecture:
         Names of the first-layer nodes, for printing.
     tied : bool, default=False
         True for the isotropic kernel, whose only parameter is the width gamma.
+    exponents : tuple of float, default=()
+        The exponent q of each first-layer node, 2 for smooth and oblique ones; () means all 2.
+    oblique : tuple of int, default=()
+        The first-layer nodes with a linear map.
+    rank : int, default=0
+        The rank of those maps.
 
     Examples
     --------
@@ -49,6 +62,9 @@ class Architecture:
     parents: tuple[tuple[int, ...], ...] = ()
     labels: tuple[str, ...] = ()
     tied: bool = False
+    exponents: tuple[float, ...] = ()
+    oblique: tuple[int, ...] = ()
+    rank: int = 0
 
     def __post_init__(self) -> None:
         if self.d < 1 or not self.coordinates:
@@ -70,6 +86,26 @@ class Architecture:
             raise ValueError(f"The last layer has {sizes[-1]} nodes; a kernel has exactly one top node.")
         if self.labels and len(self.labels) != len(self.coordinates):
             raise ValueError(f"{len(self.labels)} labels were given for {len(self.coordinates)} first-layer nodes.")
+        self._check_kinds()
+
+    def _check_kinds(self) -> None:
+        nodes = len(self.coordinates)
+        if self.exponents and len(self.exponents) != nodes:
+            raise ValueError(f"{len(self.exponents)} exponents were given for {nodes} first-layer nodes.")
+        if not all(0 < q <= 2 for q in self.exponents):
+            raise ValueError(f"The exponents {self.exponents} were given; each must lie in (0, 2].")
+        if self.oblique and (self.rank < 1 or not set(self.oblique) <= set(range(nodes))):
+            raise ValueError(
+                f"oblique={self.oblique} with rank={self.rank} was given; expected nodes from 0 to {nodes - 1} and "
+                "a rank of at least 1."
+            )
+        if any(self.q[i] != 2 for i in self.oblique):
+            raise ValueError("A node was declared both rough and oblique; a linear map needs the exponent 2.")
+
+    @property
+    def q(self) -> tuple[float, ...]:
+        """The exponent of every first-layer node."""
+        return self.exponents or (2.0,) * len(self.coordinates)
 
     @property
     def depth(self) -> int:
@@ -77,7 +113,7 @@ class Architecture:
 
     @property
     def n_weights(self) -> int:
-        return sum(map(len, self.coordinates)) + sum(map(len, self.parents))
+        return sum(int(mask.sum()) for mask in self.free())
 
     def children(self, layer: int, node: int) -> list[int]:
         """Children, in layer ``layer - 1``, of a node of layer ``layer`` (layers count from 1)."""
@@ -92,28 +128,38 @@ class Architecture:
         return mask
 
     def free(self) -> list[torch.Tensor]:
-        """Per layer, True where W holds a weight that may change."""
-        return [self.mask, *(torch.ones(len(p), dtype=torch.bool) for p in self.parents)]
+        """For every array of W, True where it holds a weight that may change."""
+        masks = [self.mask, *(torch.ones(len(p), dtype=torch.bool) for p in self.parents)]
+        if self.oblique:
+            masks += 2 * [self.mask[list(self.oblique)][:, :, None].expand(-1, -1, self.rank).clone()]
+        return masks
 
     def start(self, spread: np.ndarray, rng: np.random.Generator, noise: float = 0.3) -> Weights:
         """Starting weights: a nearly isotropic kernel whose nodes are neither flat nor spiked.
 
         ``spread[j]`` is E (x_j - x'_j)² over pairs of rows. With p = |I_i| the mean exponent of every
-        first-layer node is 1, and the edge weights of a node with c children have squares 1/c:
+        first-layer node is about 1, and the edge weights of a node with c children have squares 1/c:
 
-            v_ij² = 1 / (p spread_j) · e^ξ,    w_i² = 1/c · e^ξ,    ξ ~ N(0, noise²)
+            v_ij² = 1 / (p spread_j^{q/2}) · e^ξ,    w_i² = 1/c · e^ξ,    ξ ~ N(0, noise²)
 
-        The noise breaks the symmetry between nodes. A tied kernel is exactly isotropic, v_ij = 1.
+        The noise breaks the symmetry between nodes. A tied kernel is exactly isotropic, v_ij = 1. Of the
+        linear maps, Q = 0 (so that U = 0) and the entries of P are N(0, 1/p).
         """
         if self.tied:
             return (torch.ones(1, self.d, dtype=torch.float64),)
         spread = np.where(spread > 0, spread, np.inf)  # a constant column gets weight 0
         sizes = np.array([[len(c)] for c in self.coordinates])
-        layers = [np.where(self.mask.numpy(), 1 / np.sqrt(sizes * spread), 0.0)]
+        q = np.array(self.q)[:, None]
+        layers = [np.where(self.mask.numpy(), 1 / np.sqrt(sizes * spread ** (q / 2)), 0.0)]
         for parents in self.parents:
             family = np.bincount(parents)
             layers.append(1 / np.sqrt(family[list(parents)]))
-        return tuple(torch.from_numpy(w * np.exp(0.5 * noise * rng.standard_normal(w.shape))) for w in layers)
+        layers = [w * np.exp(0.5 * noise * rng.standard_normal(w.shape)) for w in layers]
+        if self.oblique:
+            mask = self.free()[-1].numpy()
+            P = mask * rng.standard_normal(mask.shape) / np.sqrt(sizes[list(self.oblique)][:, :, None])
+            layers += [P, np.zeros_like(P)]
+        return tuple(torch.from_numpy(w) for w in layers)
 
 
 def _check_index_set(node: int, index_set: Sequence[int], d: int) -> None:
@@ -220,6 +266,20 @@ def _index(column: int | str, names: list[str], d: int, group: str) -> int:
     raise ValueError(f"Group {group!r} names the column {column!r}, which the data do not have; use {known}.")
 
 
+def with_kinds(architecture: Architecture, rough: Iterable[int] = (), q: float = 1.0, oblique=(), rank: int = 0):
+    """The same tree with some first-layer nodes rough (exponent q) and some oblique (a map of that rank).
+
+    Examples
+    --------
+    >>> from hgk.architectures import two_layers, with_kinds
+    >>> with_kinds(two_layers(6, 4), rough=[2, 3]).q
+    (2.0, 2.0, 1.0, 1.0)
+    """
+    rough = set(rough)
+    exponents = tuple(q if i in rough else architecture.q[i] for i in range(len(architecture.coordinates)))
+    return replace(architecture, exponents=exponents, oblique=tuple(oblique), rank=rank)
+
+
 def compose(parts: Sequence[Architecture]) -> Architecture:
     """A tree of depth m + 1 whose top node has the given trees of depth m as children.
 
@@ -237,12 +297,18 @@ def compose(parts: Sequence[Architecture]) -> Architecture:
     parents = [_side_by_side([a.parents[layer] for a in parts]) for layer in range(parts[0].depth - 1)]
     parents.append((0,) * len(parts))
     labels = tuple(label for a in parts for label in (a.labels or ("",) * len(a.coordinates)))
+    if len({a.rank for a in parts if a.oblique}) > 1:
+        raise ValueError(f"Linear maps of ranks {[a.rank for a in parts]} were given; one tree has one rank.")
+    offsets = np.cumsum([0, *(len(a.coordinates) for a in parts)])
     return replace(
         parts[0],
         coordinates=tuple(c for a in parts for c in a.coordinates),
         parents=tuple(parents),
         labels=labels if any(labels) else (),
         tied=False,
+        exponents=tuple(q for a in parts for q in a.q),
+        oblique=tuple(int(o) + i for o, a in zip(offsets, parts, strict=False) for i in a.oblique),
+        rank=max(a.rank for a in parts),
     )
 
 

@@ -2,7 +2,8 @@
 
 The formulas, for a node p with exponent S_p and kernel k_p = exp(-S_p):
 
-    first layer     S_i = Σ_{j∈I_i} v_ij² (x_j - x'_j)²
+    first layer     S_i = Σ_{j∈I_i} v_ij² |x_j - x'_j|^q_i              smooth (q = 2) and rough (q < 2)
+                    S_i = ‖(x - x') A_i‖²,  A_i = diag(v_i) (I + P_i Q_iᵀ)     oblique
     above           S_p = Σ_{i child of p} 2 w_i² (1 - k_i)
     top             K   = exp(-γ⁻² S_top)
 
@@ -10,7 +11,8 @@ and backwards, with N_p = -∂J/∂S_p (a matrix over pairs of rows) and sums ov
 
     top             N_top   = γ⁻² ∂J/∂K ∘ K
     edge i -> p     ∂J/∂w_i = -4 w_i Σ N_p ∘ (1 - k_i)          N_i = 2 w_i² N_p ∘ k_i
-    first layer     ∂J/∂v_ij = -2 v_ij Σ N_i ∘ (x_j - x'_j)²
+    first layer     ∂J/∂v_ij = -2 v_ij Σ N_i ∘ |x_j - x'_j|^q_i
+                    ∂J/∂A_i  = -2 C_i A_i,   C_i = Σ N_i ∘ (x - x')ᵀ(x - x')
 
 The paper's lemma on derivatives lacks the factor k in its second formula; N_i above carries it.
 Everything is computed tile by tile, so that no array over pairs and nodes or pairs and columns exists.
@@ -27,8 +29,7 @@ import torch
 
 from hgk.architectures import Architecture, Weights
 from hgk.arrays import require_memory, tensor, tiles
-
-Pair = tuple[slice, slice]
+from hgk.nodes import Derivative, Pair, kinds
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +76,10 @@ class HierarchicalKernel:
         return replace(self, gamma=float(gamma))
 
     def rescaled(self, scale: np.ndarray) -> HierarchicalKernel:
-        """The kernel k'(x, x') = k(scale·x, scale·x'), exactly: v_ij becomes v_ij scale_j."""
-        return self.with_weights((self.W[0] * torch.from_numpy(np.asarray(scale, dtype=float)), *self.W[1:]))
+        """The kernel k'(x, x') = k(scale·x, scale·x') for scale >= 0, exactly: v_ij becomes v_ij scale_j^{q/2}."""
+        half_q = torch.tensor(self.architecture.q, dtype=torch.float64)[:, None] / 2
+        factor = torch.from_numpy(np.asarray(scale, dtype=float)) ** half_q
+        return self.with_weights((self.W[0] * factor, *self.W[1:]))
 
     # ------------------------------------------------------------------ values
 
@@ -86,7 +89,7 @@ class HierarchicalKernel:
         require_memory(n, m, 1, X.dtype, "A kernel matrix")
         sweep = Sweep(self, X, Z)
         S = X.new_empty(n, m)
-        for r, c in tiles(n, m, symmetric=Z is None):
+        for r, c in sweep.tiles():
             E = sweep.log_kernel((r, c))
             if Z is None:  # the product rounds x·x' and x'·x differently
                 S[c, r] = (E.add_(E.T.clone()).mul_(0.5) if r == c else E).T.neg()
@@ -103,7 +106,7 @@ class HierarchicalKernel:
         """K(X, Z) alpha, without ever holding more than one tile of K."""
         sweep = Sweep(self, X, Z)
         t = X.new_zeros(len(X), alpha.shape[1])
-        for r, c in tiles(len(X), len(Z)):
+        for r, c in sweep.tiles():
             t[r].addmm_(sweep.log_kernel((r, c)).mul_(self.gamma**-2).exp_(), alpha[c])
         return t
 
@@ -133,23 +136,22 @@ class HierarchicalKernel:
         """
         sweep = Sweep(self, X, Z)
         grads = tuple(torch.zeros_like(w) for w in self.W)
-        for r, c in tiles(len(X), len(X if Z is None else Z), symmetric=Z is None, held=len(self.W[0])):
+        for r, c in sweep.tiles(backward=True):
             G = dJ_dK[r, c]
             if Z is None and r != c:
                 G = G + dJ_dK[c, r].T
             sweep.accumulate((r, c), G, grads)
         return grads
 
-    def derivatives(self, X: torch.Tensor) -> Iterator[tuple[int, tuple[int, ...], torch.Tensor]]:
-        """(layer, index, ∂K/∂w) for each weight, as whole n x n matrices: what Gaussian processes ask for."""
+    def derivatives(self, X: torch.Tensor) -> Iterator[Derivative]:
+        """(array of W, index, ∂K/∂w) for each weight, as whole n x n matrices: what Gaussian processes ask for."""
         sweep = Sweep(self, X, None)
         whole = slice(0, len(X)), slice(0, len(X))
-        for layer, node, N, k in sweep.descend(whole, torch.ones(len(X), len(X), dtype=X.dtype, device=X.device)):
+        for layer, i, N, k in sweep.descend(whole, torch.ones(len(X), len(X), dtype=X.dtype, device=X.device)):
             if k is not None:
-                yield layer, (node,), -4 * float(self.W[layer][node]) * N * (1 - k)
+                yield layer, (i,), -4 * float(self.W[layer][i]) * N * (1 - k)
             else:
-                for j in self.architecture.coordinates[node]:
-                    yield 0, (node, j), -2 * float(self.W[0][node, j]) * N * (X[:, None, j] - X[None, :, j]) ** 2
+                yield from sweep.kind_of[i].derivatives(i, N)
 
     # ---------------------------------------------------------------- relevance
 
@@ -157,7 +159,8 @@ class HierarchicalKernel:
         """How much of the exponent each column carries on the pairs of rows of ``X``; sums to 1.
 
         A node passes its share of S_top on to its children in proportion to their mean terms
-        2 w_i² (1 - k_i), and a first-layer node to its columns in proportion to v_ij² E (x_j - x'_j)².
+        2 w_i² (1 - k_i), and a first-layer node to its columns in proportion to v_ij² E |x_j - x'_j|^q, an
+        oblique one in proportion to ‖A_j‖² E (x_j - x'_j)².
         """
         sweep = Sweep(self, X, None)
         _, kernels = sweep.kernels((slice(0, len(X)), slice(0, len(X))))
@@ -166,8 +169,7 @@ class HierarchicalKernel:
             parents = torch.tensor(self.architecture.parents[layer - 1])
             mean = torch.tensor([1 - float(k.mean(dtype=torch.float64)) for k in kernels[layer - 1]])
             share = share[parents] * _proportions(2 * self.W[layer] ** 2 * mean, parents)
-        spread = 2 * X.to(torch.float64).var(0, correction=0).cpu()
-        columns = self.W[0] ** 2 * spread
+        columns = torch.stack([sweep.kind_of[i].column_terms(i) for i in range(len(self.W[0]))])
         columns = columns / columns.sum(1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
         total = share @ columns
         return (total / total.sum().clamp_min(torch.finfo(torch.float64).tiny)).numpy()
@@ -192,10 +194,15 @@ class HierarchicalKernel:
             last = i == family[-1]
             label = self.architecture.labels[i] if layer == 2 and self.architecture.labels else f"node {i}"
             w = abs(float(self.W[layer - 1][i]))
+            label += self._kind(i) if layer == 2 else ""
             body = f"{label}: {self._terms(i)}" if layer == 2 else label
             yield f"{indent}{'└─' if last else '├─'} {w:.3g} · {body}"
             if layer > 2:
                 yield from self._lines(layer - 1, i, indent + ("   " if last else "│  "))
+
+    def _kind(self, node: int) -> str:
+        q = self.architecture.q[node]
+        return f" (rough, q {q:g})" if q != 2 else " (oblique)" if node in self.architecture.oblique else ""
 
     def _terms(self, node: int, most: int = 8) -> str:
         v = self.W[0][node].abs()
@@ -214,21 +221,25 @@ def _proportions(terms: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
 class Sweep:
     """One kernel on one pair of row sets: the formulas above, for any tile of pairs.
 
-    A first-layer exponent comes from a single matrix product of width |I_i| + 2,
-
-        -S_i = [2 v² x, -‖v x‖², 1] · [x', 1, -‖v x'‖²]ᵀ,
-
-    with the rows centred first, because ‖v x‖² + ‖v x'‖² - 2⟨v x, v x'⟩ cancels when they lie far from 0.
+    The rows are centred first, because ‖v x‖² + ‖v x'‖² - 2⟨v x, v x'⟩ cancels when they lie far from 0.
     """
 
     def __init__(self, kernel: HierarchicalKernel, X: torch.Tensor, Z: torch.Tensor | None):
         self.architecture, self.W, self.gamma = kernel.architecture, kernel.W, kernel.gamma
+        self.symmetric = Z is None
         centre = (X if Z is None else Z).mean(0)
         self.X = X - centre
         self.Z = self.X if Z is None else Z - centre
-        self.edges = [w.tolist() for w in self.W[1:]]
-        self.operands = [self._operands(i) for i in range(len(self.W[0]))]
+        self.edges = [w.tolist() for w in self.W[1 : self.architecture.depth]]
+        self.kinds = kinds(self.architecture, self.W, self.X, self.Z)
+        self.kind_of = {i: kind for kind in self.kinds for i in kind.nodes}
         self.buffers: dict[tuple[int, int], torch.Tensor] = {}
+
+    def tiles(self, backward: bool = False) -> Iterator[Pair]:
+        """Tiles of all pairs, sized by how many arrays are held at once."""
+        held = self.architecture.depth + max(kind.arrays for kind in self.kinds)
+        held += len(self.kind_of) if backward else 0
+        return tiles(len(self.X), len(self.Z), self.symmetric, held)
 
     def changed(self, layer: int, index: tuple[int, ...], value: float) -> Sweep:
         """The sweep of the kernel in which ``W[layer][index]`` is ``value``; the rest is shared."""
@@ -238,21 +249,13 @@ class Sweep:
         W[layer][index] = value
         other.W = tuple(W)
         if layer == 0:
-            other.operands = list(self.operands)
-            other.operands[index[0]] = other._operands(index[0])
+            affected = self.kind_of[index[0]]
+            other.kinds = [kind.changed(other.W) if kind is affected else kind for kind in self.kinds]
+            other.kind_of = {i: kind for kind in other.kinds for i in kind.nodes}
         else:
             other.edges = [list(edges) for edges in self.edges]
             other.edges[layer - 1][index[0]] = value
         return other
-
-    def _operands(self, node: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The two factors of -S_i."""
-        index = list(self.architecture.coordinates[node])
-        v2 = (self.W[0][node][index] ** 2).to(self.X)
-        x, z = self.X[:, index], self.Z[:, index]
-        left = torch.cat([2 * x * v2, -(x**2 @ v2)[:, None], x.new_ones(len(x), 1)], 1)
-        right = torch.cat([z, z.new_ones(len(z), 1), -(z**2 @ v2)[:, None]], 1)
-        return left, right
 
     def log_kernel(self, pair: Pair, layer: int = 0, node: int = 0, keep: bool = False) -> torch.Tensor:
         """log k_p = -S_p of one node on one tile; without γ, and by default of the top node.
@@ -263,8 +266,7 @@ class Sweep:
         layer = layer or self.architecture.depth
         E = self.buffer(pair, (layer, node if keep else 0))
         if layer == 1:
-            left, right = self.operands[node]
-            torch.mm(left[pair[0]], right[pair[1]].T, out=E)
+            self.kind_of[node].fill(pair, node, E)
         else:
             family = self.architecture.children(layer, node)
             w2 = [2 * self.edges[layer - 2][i] ** 2 for i in family]
@@ -303,22 +305,14 @@ class Sweep:
 
     def accumulate(self, pair: Pair, dJ_dK: torch.Tensor, grads: Weights) -> None:
         """Add one tile's part of ∂J/∂W to ``grads``."""
-        parent, total = None, 0.0
+        parent, total, first_layer = None, 0.0, {}
         for layer, i, N, k in self.descend(pair, dJ_dK):
-            if k is not None:
-                if N is not parent:
-                    parent, total = N, float(N.sum())
-                # Σ N (1 - k) = Σ N - ⟨N, k⟩
-                grads[layer][i] -= 4 * self.edges[layer - 1][i] * (total - float(torch.dot(N.view(-1), k.view(-1))))
-            else:
-                self._accumulate_columns(pair, i, N, grads[0][i])
-
-    def _accumulate_columns(self, pair: Pair, node: int, N: torch.Tensor, grad: torch.Tensor) -> None:
-        """Σ N (x_j - x'_j)² = Σ_a x_aj² ρ_a - 2 x_jᵀ N x'_j + Σ_b x'_bj² κ_b, for all columns j by one product."""
-        index = list(self.architecture.coordinates[node])
-        x, z = self.X[pair[0]][:, index], self.Z[pair[1]][:, index]
-        p = len(index)
-        product = N @ torch.cat([z, z**2, z.new_ones(len(z), 1)], 1)
-        terms = x**2 * product[:, 2 * p :] - 2 * x * product[:, :p] + product[:, p : 2 * p]
-        total = terms.sum(0, dtype=torch.float64).cpu()
-        grad[index] -= 2 * self.W[0][node][index] * total
+            if k is None:
+                first_layer[i] = N
+                continue
+            if N is not parent:
+                parent, total = N, float(N.sum())
+            # Σ N (1 - k) = Σ N - ⟨N, k⟩
+            grads[layer][i] -= 4 * self.edges[layer - 1][i] * (total - float(torch.dot(N.view(-1), k.view(-1))))
+        for kind in self.kinds:
+            kind.accumulate(pair, first_layer, grads)

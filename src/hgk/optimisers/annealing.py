@@ -8,7 +8,7 @@ R by Δ. The change is kept if Δ < 0, or with a uniform r if
 A step costs one pass over the n2 x n1 block. The exponent S_top of the current weights is kept; with c
 the child of the top node on whose branch the weight lies, and primes for the changed weight,
 
-    S_top' = S_top + 2 w_c'² (1 - k_c') - 2 w_c² (1 - k_c)          at depth 1: + (v'² - v²) (x_j - x'_j)²
+    S_top' = S_top + 2 w_c'² (1 - k_c') - 2 w_c² (1 - k_c)
 
 so that only the changed branch is evaluated, in row blocks that stay in cache.
 """
@@ -24,7 +24,8 @@ import torch
 
 from hgk.architectures import Weights
 from hgk.arrays import row_blocks
-from hgk.kernels import Pair, Sweep
+from hgk.kernels import Sweep
+from hgk.nodes import Pair
 from hgk.optimisers.objective import Objective
 
 MOVE = 0.5
@@ -47,11 +48,15 @@ class Annealed:
 
 
 def anneal(objective: Objective, W: Weights, steps: int, rng: np.random.Generator, progress=None) -> Annealed:
-    """``steps`` annealing steps from W; returns the last accepted weights, as the paper does."""
+    """``steps`` annealing steps from W; returns the last accepted weights, as the paper does.
+
+    The linear maps of oblique nodes are not the paper's and stay as they are.
+    """
     block = Block(objective, W)
     free = [tuple(int(k) for k in index) for index in objective.kernel.architecture.free()[0].nonzero()]
     places = [(0, index) for index in free]
-    places += [(layer, (i,)) for layer, w in enumerate(W[1:], start=1) for i in range(len(w))]
+    depth = objective.kernel.architecture.depth
+    places += [(layer, (i,)) for layer in range(1, depth) for i in range(len(W[layer]))]
     accepted = i = 0
     for i in range(1, steps + 1):
         layer, index = places[rng.integers(len(places))]
@@ -82,8 +87,10 @@ class Block:
     def propose(self, layer: int, index: tuple[int, ...], value: float) -> float:
         """The risk with ``W[layer][index] = value``; :meth:`accept` keeps the change."""
         self.trial = self.sweep.changed(layer, index, value)
-        deep = self.sweep.architecture.depth > 1
-        self.new_risk = self._risk(self._branch_update(layer, index[0]) if deep else self._column_update(index))
+        if self.sweep.architecture.depth == 1:  # the only node is the changed one
+            self.new_risk = self._risk(lambda pair, E, out: out.copy_(self.trial.log_kernel(pair)))
+        else:
+            self.new_risk = self._risk(self._branch_update(layer, index[0]))
         return self.new_risk
 
     def accept(self) -> None:
@@ -99,14 +106,6 @@ class Block:
             K = torch.mul(E, scale, out=self.sweep.buffer(pair, (0, 0))).exp_()
             torch.mm(K, self.objective.alpha, out=self.t[r])
         return self.objective.risk_of(self.t)
-
-    def _column_update(self, index: tuple[int, ...]) -> Update:
-        """Depth 1: the difference is a product of rank three."""
-        change = float(self.trial.W[0][index]) ** 2 - float(self.sweep.W[0][index]) ** 2
-        x, z = self.sweep.X[:, index[1]], self.sweep.Z[:, index[1]]
-        left = -change * torch.stack([x**2, -2 * x, torch.ones_like(x)], 1)
-        right = torch.stack([torch.ones_like(z), z, z**2])
-        return lambda pair, E, out: torch.addmm(E, left[pair[0]], right, out=out)
 
     def _branch_update(self, layer: int, node: int) -> Update:
         """Depth > 1: the branch below the top node that holds the weight, before and after."""
