@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from hgk.architectures import Architecture, compose, grouped, inhomogeneous, isotropic, two_layers, with_kinds
+from hgk.criteria import HoldOut, KFold, LeaveOneOut, MarginalLikelihood
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Rows
 from hgk.solvers import Cholesky, Spectral
@@ -28,6 +29,13 @@ ARCHITECTURES = {
         [with_kinds(two_layers(D, 3, 3), rough=[1], oblique=[0], rank=1), two_layers(D, 2, 3)]
     ),
     "depth 4": compose([compose([two_layers(D, 2, 3, rng=5)]), compose([two_layers(D, 2, 2), two_layers(D, 1, 3)])]),
+}
+
+CRITERIA = {
+    "leave-one-out": LeaveOneOut(),
+    "k-fold": KFold([torch.arange(0, 24, 3), torch.arange(1, 24, 3), torch.arange(2, 24, 3)]),
+    "hold-out": HoldOut(torch.arange(0, 16), torch.arange(16, 24)),
+    "marginal likelihood": MarginalLikelihood(),
 }
 
 SOLVERS = {"cholesky": Cholesky(), "spectral": Spectral()}

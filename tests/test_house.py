@@ -21,6 +21,7 @@ ORDER = [
     "kernels",
     "progress",
     "solvers",
+    "criteria",
     "machines",
     "inputs",
     "selection",

@@ -1,0 +1,138 @@
+"""What the kernel's weights minimise: value and ∂J/∂K, exact, from one factorisation.
+
+With sample weights s, n = Σ s_i, c = nλ, A = K + c S⁻¹, G = A⁻¹ and α = G Y (one column per output), a
+criterion that depends on K through α and G has
+
+    ∂J/∂K = -½ (u αᵀ + α uᵀ) - G H G,      u = G ∂J/∂α,   H = ∂J/∂G (symmetric)
+    ∂J/∂log λ = c Σ_i (∂J/∂K)_ii / s_i
+
+    LeaveOneOut         J = (1/n) Σ s_i r_i²,   r_i = α_i / G_ii
+                        ∂J/∂α_i = 2 s_i r_i / (n G_ii),     H = diag(-2 s_i r_i² / (n G_ii))
+    KFold               r_B = G_BB⁻¹ α_B for every fold B,   J as above
+                        ∂J/∂α_B = g_B = (2/n) G_BB⁻¹ S_B r_B,     H_BB = -½ (g_B r_Bᵀ + r_B g_Bᵀ)
+    HoldOut             α on D1, J = (1/n2) Σ_{D2} s_j (t_j - y_j)²,  t = K21 α,  e = ∂J/∂t
+                        ∂J/∂K21 = e αᵀ,    ∂J/∂K11 = -½ (u αᵀ + α uᵀ),  u = G K12 e
+    MarginalLikelihood  J = (1/2n) (yᵀ α + log det A),   ∂J/∂K = (1/2n) (G - α αᵀ), summed over outputs
+
+Several outputs share G; J is their sum. All of it is double precision, whatever K is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from hgk.solvers.least_squares import cholesky
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """J, ∂J/∂K (symmetric) and ∂J/∂log λ."""
+
+    value: float
+    dK: torch.Tensor
+    dlog_lam: float
+
+
+@dataclass(frozen=True)
+class Inverse:
+    """G, α and what they came from."""
+
+    G: torch.Tensor
+    alpha: torch.Tensor
+    Y: torch.Tensor
+    s: torch.Tensor
+    c: float
+
+    @property
+    def n(self) -> float:
+        return float(self.s.sum())
+
+    def gradient(self, value: float, dalpha: torch.Tensor, GHG: torch.Tensor | float) -> Evaluation:
+        u = self.G @ dalpha
+        outer = u @ self.alpha.T
+        return self.evaluation(value, -0.5 * (outer + outer.T) - GHG)
+
+    def evaluation(self, value: float, dK: torch.Tensor) -> Evaluation:
+        return Evaluation(value, dK, self.c * float((dK.diagonal() / self.s).sum()))
+
+
+def invert(K: torch.Tensor, Y: torch.Tensor, lam: float, s: torch.Tensor) -> Inverse:
+    """G = (K + nλ S⁻¹)⁻¹ by Cholesky's factorisation of the symmetrised system."""
+    K, Y, s = K.double(), Y.double(), s.double()
+    c = float(s.sum()) * lam
+    root = s.sqrt()[:, None]
+    L, _ = cholesky(root * K * root.T, c)
+    G = torch.cholesky_inverse(L)
+    G = root * G * root.T
+    return Inverse(G, G @ Y, Y, s, c)
+
+
+class LeaveOneOut:
+    """The mean squared leave-one-out residual."""
+
+    def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: float, s: torch.Tensor) -> Evaluation:
+        inverse = invert(K, Y, lam, s)
+        G, n, s = inverse.G, inverse.n, inverse.s[:, None]
+        diagonal = G.diagonal()[:, None]
+        r = inverse.alpha / diagonal
+        dalpha = 2 * s * r / (n * diagonal)
+        h = (-2 * s * r**2 / (n * diagonal)).sum(1)
+        return inverse.gradient(float((s * r**2).sum()) / n, dalpha, (G * h) @ G)
+
+
+@dataclass(frozen=True)
+class KFold:
+    """The mean squared residual of rows that a machine trained without their fold leaves."""
+
+    folds: Sequence[torch.Tensor]
+
+    def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: float, s: torch.Tensor) -> Evaluation:
+        inverse = invert(K, Y, lam, s)
+        G, n, s = inverse.G, inverse.n, inverse.s[:, None]
+        dalpha, GHG, value = torch.zeros_like(inverse.alpha), torch.zeros_like(G), 0.0
+        for B in self.folds:
+            G_BB = G[B][:, B]
+            r = torch.linalg.solve(G_BB, inverse.alpha[B])
+            g = torch.linalg.solve(G_BB, 2 * s[B] * r / n)
+            value += float((s[B] * r**2).sum()) / n
+            dalpha[B] = g
+            half = (G[:, B] @ g) @ (G[:, B] @ r).T
+            GHG -= 0.5 * (half + half.T)
+        return inverse.gradient(value, dalpha, GHG)
+
+
+@dataclass(frozen=True)
+class HoldOut:
+    """The paper's objective with the gradient taken through α: trained on D1, judged on D2."""
+
+    D1: torch.Tensor
+    D2: torch.Tensor
+
+    def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: float, s: torch.Tensor) -> Evaluation:
+        D1, D2 = self.D1, self.D2
+        K = K.double()
+        inverse = invert(K[D1][:, D1], Y[D1], lam, s[D1])
+        K21, s2 = K[D2][:, D1], s[D2].double()[:, None]
+        residual = K21 @ inverse.alpha - Y[D2].double()
+        e = 2 * s2 * residual / s2.sum()
+        within = inverse.gradient(float((s2 * residual**2).sum() / s2.sum()), K21.T @ e, 0.0)
+        dK = torch.zeros_like(K)
+        dK[D1[:, None], D1] = within.dK
+        half = 0.5 * e @ inverse.alpha.T
+        dK[D2[:, None], D1] = half
+        dK[D1[:, None], D2] = half.T
+        return Evaluation(within.value, dK, within.dlog_lam)
+
+
+class MarginalLikelihood:
+    """The negative log marginal likelihood of a Gaussian process with noise c S⁻¹, per row."""
+
+    def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: float, s: torch.Tensor) -> Evaluation:
+        inverse = invert(K, Y, lam, s)
+        n, outputs = inverse.n, Y.shape[1]
+        log_det = -float(torch.linalg.slogdet(inverse.G)[1])
+        value = (float((inverse.Y * inverse.alpha).sum()) + outputs * log_det) / (2 * n)
+        return inverse.evaluation(value, (outputs * inverse.G - inverse.alpha @ inverse.alpha.T) / (2 * n))

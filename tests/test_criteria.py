@@ -1,0 +1,88 @@
+"""Criteria: values by brute force, ∂J/∂K, ∂J/∂log λ and ∂J/∂W by finite differences."""
+
+import numpy as np
+import pytest
+import torch
+
+from cases import ARCHITECTURES, CRITERIA, random_kernel, random_rows
+from hgk.criteria import HoldOut, KFold, LeaveOneOut, MarginalLikelihood
+from reference import held_out_residuals, machine
+
+N = 24
+each_criterion = pytest.mark.parametrize("criterion", CRITERIA.values(), ids=CRITERIA.keys())
+
+
+def problem(outputs=2, architecture="all kinds"):
+    rows = random_rows(N, outputs=outputs, weighted=True)
+    kernel = random_kernel(ARCHITECTURES[architecture])
+    return kernel, rows, kernel.matrix(rows.X)
+
+
+def by_brute_force(criterion, K, Y, lam, s):
+    K, Y, s = K.numpy(), Y.numpy(), s.numpy()
+    if isinstance(criterion, HoldOut):
+        D1, D2 = criterion.D1.numpy(), criterion.D2.numpy()
+        alpha = machine(K[np.ix_(D1, D1)], Y[D1], s[D1].sum() * lam, s[D1])
+        return ((Y[D2] - K[np.ix_(D2, D1)] @ alpha) ** 2).sum(1) @ s[D2] / s[D2].sum()
+    c = s.sum() * lam
+    if isinstance(criterion, MarginalLikelihood):
+        A = K + c * np.diag(1 / s)
+        fit = sum(y @ np.linalg.solve(A, y) for y in Y.T)
+        return (fit + Y.shape[1] * np.linalg.slogdet(A)[1]) / (2 * s.sum())
+    folds = [np.array([i]) for i in range(N)] if isinstance(criterion, LeaveOneOut) else criterion.folds
+    return sum((held_out_residuals(K, Y, c, s, np.asarray(B)) ** 2).sum(1) @ s[B] for B in folds) / s.sum()
+
+
+@pytest.mark.parametrize("lam", [1e-3, 0.1])
+@each_criterion
+def test_value_equals_brute_force(criterion, lam):
+    _, rows, K = problem()
+    value = criterion(K, rows.Y, lam, rows.weight).value
+    assert value == pytest.approx(by_brute_force(criterion, K, rows.Y, lam, rows.weight), rel=1e-9)
+
+
+@each_criterion
+def test_derivative_in_K_equals_finite_differences(criterion):
+    _, rows, K = problem()
+    found = criterion(K, rows.Y, 0.01, rows.weight)
+    torch.testing.assert_close(found.dK, found.dK.T, rtol=0, atol=1e-12)
+    rng, h = np.random.default_rng(0), 1e-6
+    for _ in range(5):
+        E = torch.from_numpy(rng.standard_normal((N, N)))
+        E = E + E.T
+        up, down = (criterion(K + sign * h * E, rows.Y, 0.01, rows.weight).value for sign in (1, -1))
+        assert float((found.dK * E).sum()) == pytest.approx((up - down) / (2 * h), rel=1e-5)
+
+
+@each_criterion
+def test_derivative_in_log_lambda_equals_finite_differences(criterion):
+    _, rows, K = problem()
+    h = 1e-5
+    up, down = (criterion(K, rows.Y, 0.01 * np.exp(sign * h), rows.weight).value for sign in (1, -1))
+    assert criterion(K, rows.Y, 0.01, rows.weight).dlog_lam == pytest.approx((up - down) / (2 * h), rel=1e-5)
+
+
+@pytest.mark.parametrize("architecture", ["depth 2, balanced", "all kinds", "all kinds, depth 3", "depth 4"])
+@each_criterion
+def test_every_weight_gradient_equals_finite_differences(criterion, architecture):
+    kernel, rows, K = problem(architecture=architecture)
+
+    def J(W):
+        return criterion(kernel.with_weights(W).matrix(rows.X), rows.Y, 0.01, rows.weight).value
+
+    gradient, h = kernel.backward(criterion(K, rows.Y, 0.01, rows.weight).dK, rows.X), 1e-5
+    for layer, mask in enumerate(kernel.architecture.free()):
+        for index in map(tuple, mask.nonzero().tolist()):
+            up, down = [w.clone() for w in kernel.W], [w.clone() for w in kernel.W]
+            up[layer][index] += h
+            down[layer][index] -= h
+            numeric = (J(tuple(up)) - J(tuple(down))) / (2 * h)
+            assert float(gradient[layer][index]) == pytest.approx(numeric, rel=2e-4, abs=1e-8)
+
+
+def test_k_fold_with_single_rows_is_leave_one_out():
+    _, rows, K = problem()
+    one = LeaveOneOut()(K, rows.Y, 0.01, rows.weight)
+    other = KFold([torch.tensor([i]) for i in range(N)])(K, rows.Y, 0.01, rows.weight)
+    assert one.value == pytest.approx(other.value)
+    torch.testing.assert_close(one.dK, other.dK)
