@@ -3,6 +3,7 @@
 import os
 import pickle
 import signal
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,9 @@ from hgk import (
     isotropic,
     two_layers,
 )
+from hgk.machines import train
+from hgk.progress import Progress
+from hgk.selection import search
 
 SHORT = Algorithm1(M=1, L=1, N1=10, N2=5, N3=2)
 
@@ -42,7 +46,7 @@ def fitted():
 
 def test_learned_weights_beat_the_plain_gaussian_and_find_the_relevant_columns():
     X, y = friedman(400, d=10)
-    learned = HGKRegressor(optimiser=Algorithm1(M=4, L=6), random_state=0).fit(X[:200], y[:200])
+    learned = HGKRegressor(optimiser=Algorithm1(M=6, L=6, N3=10), random_state=0).fit(X[:200], y[:200])
     plain = HGKRegressor("plain", random_state=0).fit(X[:200], y[:200])
     error = [np.mean((m.predict(X[200:]) - y[200:]) ** 2) for m in (learned, plain)]
     assert error[0] < 0.7 * error[1]
@@ -119,6 +123,17 @@ def test_row_order_does_not_matter_and_weights_are_repetitions():
     repeated = clone(model).fit(X.repeat(weight, 0), y.repeat(weight)).predict(Z)
     np.testing.assert_allclose(weighted, repeated, atol=1e-10)
     assert np.abs(weighted - base).max() > 1e-3
+
+
+@pytest.mark.parametrize("factor", [1e-5, 1 / 60, 1000.0])
+def test_multiplying_all_weights_changes_nothing(factor):
+    X, y = friedman(60)
+    weight = np.random.default_rng(1).uniform(0.5, 2, 60)
+    model = HGKRegressor("plain", random_state=0)
+    base = clone(model).fit(X, y, sample_weight=weight)
+    scaled = clone(model).fit(X, y, sample_weight=factor * weight)
+    np.testing.assert_allclose(scaled.predict(X), base.predict(X), rtol=1e-5)
+    assert scaled.lam_ == pytest.approx(base.lam_)
 
 
 def test_the_same_random_state_gives_the_same_model_and_another_another():
@@ -245,6 +260,16 @@ def test_several_architectures_are_chosen_by_the_papers_protocol():
     t = np.mean([m(torch.from_numpy(model._scaling(X))).numpy()[:, 0] for m in model.machines_], axis=0)
     np.testing.assert_allclose(model.predict(X), model._decode(np.clip(t, -1, 1)[:, None]))
     assert np.corrcoef(model.loo_predictions_, y)[0, 1] > 0.7
+    mean = np.mean([m.kernel.relevance(model._rows.X) for m in model.machines_], axis=0)
+    np.testing.assert_allclose(model.feature_importances_, mean)
+
+
+def test_folds_of_a_classifier_hold_every_class():
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], [95, 5])
+    model = HGKClassifier("plain", random_state=0).fit(rng.uniform(size=(100, 3)), labels)
+    for part in model.machines_[0].parts:
+        assert int((model._rows.Y[part] > 0).sum()) == 4
 
 
 def test_the_paper_preset_is_the_papers_protocol():
@@ -273,7 +298,26 @@ def test_a_callback_can_stop_the_fit():
     assert model.score(X, y) > 0.5
 
 
-def test_ctrl_c_keeps_the_best_weights_and_a_second_one_interrupts():
+def test_a_wish_to_stop_that_cut_nothing_is_not_mentioned():
+    X, y = friedman(60)
+    HGKRegressor("plain", callback=lambda e: e["stage"] == "grid", random_state=0).fit(X, y)
+
+
+def test_ctrl_c_leaves_a_loop_of_fits():
+    """Two presses within three seconds end a cross-validation, not just one of its fits."""
+    X, y = friedman(60)
+
+    def press(event):
+        if event["stage"] == "grid":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    Progress.last_press = float("-inf")
+    with pytest.raises(KeyboardInterrupt):
+        cross_val_score(HGKRegressor("plain", callback=press), X, y, cv=20)
+    Progress.last_press = float("-inf")
+
+
+def test_ctrl_c_keeps_the_best_weights_and_a_second_one_interrupts(capsys):
     X, y = friedman(80)
     calls = []
 
@@ -282,12 +326,14 @@ def test_ctrl_c_keeps_the_best_weights_and_a_second_one_interrupts():
         if len(calls) == 4:
             os.kill(os.getpid(), signal.SIGINT)
 
+    Progress.last_press = float("-inf")
     before = signal.getsignal(signal.SIGINT)
     long = Algorithm1(M=10_000)
     with pytest.warns(StoppedEarlyWarning):
         model = HGKRegressor(optimiser=long, callback=press, random_state=0).fit(X, y)
     best = min(e["risk_D3"] for e in calls if "risk_D3" in e)
-    assert calls[-2]["best_D3"] == best
+    assert [e for e in calls if "best_D3" in e][-1]["best_D3"] == best
+    assert "press Ctrl-C again" in capsys.readouterr().err
     assert model.score(X, y) > 0.5
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -324,6 +370,9 @@ LABELS = (Y.mean() < Y).astype(int)
         (HGKRegressor(optimiser="sgd"), X, Y, TypeError, "optimiser='sgd' was given; an Algorithm1"),
         (HGKRegressor(architecture=isotropic(4)), X, Y, ValueError, "for 4 columns .* data of 6 columns"),
         (HGKRegressor(architecture=[]), X, Y, ValueError, "at least one Architecture"),
+        (HGKRegressor(architecture="two_layers"), X, Y, TypeError, "architecture='two_layers' was given"),
+        (HGKRegressor(architecture=[1, 2]), X, Y, TypeError, "architecture holds 1"),
+        (HGKRegressor(callback="x"), X, Y, TypeError, "callback='x' was given"),
         (HGKRegressor(groups={"a": [0, 9]}), X, Y, ValueError, "names the column 9"),
         (HGKRegressor(groups={"a": [0]}, architecture=isotropic(6)), X, Y, ValueError, "given together"),
     ],
@@ -331,6 +380,11 @@ LABELS = (Y.mean() < Y).astype(int)
 def test_bad_input_gets_a_sentence(model, X, y, error, sentence):
     with pytest.raises(error, match=sentence):
         model.fit(X, y)
+
+
+def test_a_given_kernel_and_an_optimiser_contradict(fitted):
+    with pytest.raises(ValueError, match="keeps its weights"):
+        HGKRegressor(kernel=fitted.kernel_, optimiser=SHORT).fit(X, Y)
 
 
 def test_weights_that_leave_nothing_get_a_sentence():
@@ -352,9 +406,40 @@ def test_constant_and_repeated_columns_are_named():
 
 
 def test_a_table_too_large_for_memory_is_refused_before_the_work(monkeypatch):
-    monkeypatch.setattr(arrays, "available_memory", lambda: 5000)
+    events = []
+    monkeypatch.setattr(arrays, "available_memory", lambda: 8 * 30**2 * 2)  # D1 would fit, all rows do not
     with pytest.raises(MemoryError, match="use at most about"):
-        HGKRegressor("plain").fit(X, Y)
+        HGKRegressor(callback=events.append).fit(X, Y)
+    assert events == []
+
+
+@pytest.mark.parametrize("work", ["search", "train", "loo"])
+def test_every_large_allocation_is_guarded(monkeypatch, work):
+    model = HGKRegressor("plain", random_state=0).fit(X, Y)
+    rows, machine = model._rows, model.machines_[0]
+    monkeypatch.setattr(arrays, "available_memory", lambda: 8 * 30**2 * 1.5)
+    works = {
+        "search": lambda: search(machine.kernel, rows, np.arange(30) % 5, np.array([0.1]), 1.0),
+        "train": lambda: train(machine.kernel, rows, 0.1),
+        "loo": lambda: model.loo_predictions_,
+    }
+    with pytest.raises(MemoryError, match="use at most about"):
+        works[work]()
+
+
+def test_a_system_that_tells_nothing_about_its_memory_is_trusted(monkeypatch):
+    monkeypatch.delattr(os, "sysconf")
+    monkeypatch.setattr(arrays, "_available", lambda: None)
+    monkeypatch.setattr(arrays, "_control_group", lambda: None)
+    assert arrays.available_memory() > 2**50
+
+
+def test_small_fits_use_one_thread_and_give_the_others_back():
+    before = torch.get_num_threads()
+    inside = []
+    HGKRegressor("plain", callback=lambda e: inside.append(torch.get_num_threads())).fit(X, Y)
+    assert set(inside) == {1}
+    assert torch.get_num_threads() == before
 
 
 def test_a_numerically_singular_machine_says_what_was_added():
@@ -375,7 +460,15 @@ def test_a_handful_of_rows_is_enough(n):
     assert set(HGKClassifier(random_state=0).fit(X[:n], labels).predict(X)) <= {0, 1}
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e300])
+def test_a_point_far_outside_and_a_vanishing_lambda_give_numbers():
+    model = HGKRegressor("plain", random_state=0).fit(X, Y)
+    assert np.isfinite(model.predict(np.full((1, 6), 1e308))).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it may say that the matrix is singular
+        assert np.isfinite(HGKRegressor("plain", lam=1e-50, random_state=0).fit(X, Y).predict(X)).all()
+
+
+@pytest.mark.parametrize("scale", [1e-280, 1e300])
 def test_extreme_units_neither_overflow_nor_underflow(scale):
     model = HGKRegressor("plain", random_state=0)
     base = clone(model).fit(X, Y).predict(X)

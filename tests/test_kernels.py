@@ -187,6 +187,32 @@ def test_relevance_at_depth_1_is_the_share_of_the_mean_exponent():
     np.testing.assert_allclose(kernel.relevance(torch.from_numpy(X)), S / np.sum(S), rtol=1e-10)
 
 
+@pytest.mark.parametrize("name", ["depth 2, balanced", "smooth and rough", "depth 3, uneven", "depth 4"])
+def test_relevance_equals_its_definition(name):
+    """Shares passed down the tree by mean terms 2 w² (1 - k) and v² |x - x'|^q, pair by pair."""
+    architecture, X = ARCHITECTURES[name], points(12)
+    kernel = random_kernel(architecture)
+
+    def value(layer, node, x, z):
+        if layer == 1:
+            q = architecture.q[node]
+            terms = [float(kernel.W[0][node, j]) ** 2 * abs(x[j] - z[j]) ** q for j in range(D)]
+        else:
+            family = architecture.children(layer, node)
+            terms = [2 * float(kernel.W[layer - 1][i]) ** 2 * (1 - value(layer - 1, i, x, z)[0]) for i in family]
+        return np.exp(-sum(terms)), terms
+
+    def share(layer, node):
+        means = np.mean([value(layer, node, x, z)[1] for x in X for z in X], axis=0)
+        means /= means.sum()
+        if layer == 1:
+            return means
+        family = architecture.children(layer, node)
+        return sum(m * share(layer - 1, i) for m, i in zip(means, family, strict=True))
+
+    np.testing.assert_allclose(kernel.relevance(torch.from_numpy(X)), share(architecture.depth, 0), rtol=1e-8)
+
+
 def test_prints_as_a_tree():
     kernel = HierarchicalKernel.of(grouped({"body": [0, 1]}, 3), [[1, 2, 0], [0, 0, 0.5]], [0.25, 4], gamma=2)
     assert str(kernel).splitlines() == [
@@ -243,6 +269,9 @@ def test_gaussian_process_learns_weights():
         (lambda: type(isotropic(2))(3, ((0,), (1,))), "exactly one top node"),
         (lambda: grouped({"a": ["age"]}, ["sex", "bmi"]), "names such as sex, bmi"),
         (lambda: grouped({"a": [7]}, 3), "indices from 0 to 2"),
+        (lambda: grouped({"a": [1.7]}, 3), "names the column 1.7"),
+        (lambda: grouped({"a": "age"}, ["age", "sex"]), "a list of columns is expected"),
+        (lambda: HierarchicalKernel(two_layers(3, 2, 1), (torch.ones(2, 3), torch.ones(2))), "outside the nodes"),
         (lambda: compose([isotropic(3), two_layers(3, 2)]), "same depth"),
         (lambda: HierarchicalKernel.of(isotropic(2), [[1.0, 1.0]], gamma=-1), "must be positive"),
         (lambda: HierarchicalKernel.of(isotropic(2), [[1.0]]).matrix(torch.ones(2, 2)), "this architecture needs"),
@@ -252,6 +281,17 @@ def test_gaussian_process_learns_weights():
 def test_bad_input_gets_a_sentence(build, sentence):
     with pytest.raises(ValueError, match=sentence):
         build()
+
+
+def test_no_group_is_lost_to_the_name_of_the_rest():
+    assert grouped({"rest": [0], "other rest": [1]}, 3).coordinates == ((0,), (1,), (2,))
+
+
+def test_gaussian_processes_get_double_precision_from_single():
+    X, y = make_friedman1(60, n_features=5, random_state=0)
+    adapter = GaussianProcessKernel(HierarchicalKernel.of(inhomogeneous(5), [np.ones(5)]), weight_bounds="fixed")
+    GaussianProcessRegressor(adapter, alpha=1e-8).fit(X.astype(np.float32), y)
+    assert adapter(X.astype(np.float32)).dtype == np.float64
 
 
 def test_balanced_index_sets_use_all_columns_equally_often():

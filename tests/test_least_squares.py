@@ -8,7 +8,7 @@ from sklearn.kernel_ridge import KernelRidge
 from cases import ARCHITECTURES, SOLVERS, random_kernel, random_rows
 from hgk.machines import Machine, average, loo_average, train
 from hgk.solvers import Cholesky, Status
-from reference import held_out_residuals
+from reference import held_out_residuals, machine
 
 CLOSE = 1e-8
 each_solver = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS.keys())
@@ -54,7 +54,9 @@ def test_integer_weights_are_repetitions(solver):
 @each_solver
 def test_leave_one_out_equals_refits(solver, lam, weighted):
     K, Y, s = problem(weighted=weighted)
-    residuals = solver.loo(solver.prepare(K, s), Y, lam)
+    found = solver.loo(solver.prepare(K, s), Y, lam)
+    residuals = found.residuals
+    torch.testing.assert_close(found.alpha, solver.solve(solver.prepare(K, s), Y, lam).alpha)
     brute = [
         held_out_residuals(K.numpy(), Y.numpy(), float(s.sum()) * lam, s.numpy(), np.array([i]))[0] for i in range(40)
     ]
@@ -66,7 +68,7 @@ def test_leave_one_out_equals_refits(solver, lam, weighted):
 def test_k_fold_equals_refits_and_marks_rows_in_no_fold(solver, weighted):
     K, Y, s = problem(weighted=weighted)
     folds = [torch.arange(0, 13), torch.tensor([20, 15, 39]), torch.tensor([14])]
-    residuals = solver.kfold(solver.prepare(K, s), Y, 1e-3, folds)
+    residuals = solver.kfold(solver.prepare(K, s), Y, 1e-3, folds).residuals
     for B in folds:
         brute = held_out_residuals(K.numpy(), Y.numpy(), float(s.sum()) * 1e-3, s.numpy(), B.numpy())
         np.testing.assert_allclose(residuals[B], brute, atol=CLOSE)
@@ -87,14 +89,38 @@ def test_a_singular_matrix_is_solved_and_what_was_added_is_reported(solver):
     assert regular.stats["ridge_added"] == 0.0
 
 
-def test_an_indefinite_matrix_and_a_negative_lambda_are_refused():
+@pytest.mark.parametrize("seed", range(20))
+@each_solver
+def test_a_pivot_that_is_rounding_counts_as_singular(solver, seed):
+    """A row twice with two labels: rounding may let the factorisation pass, with coefficients of 1e15."""
+    rows = random_rows(30, seed=seed)
+    X, Y = torch.cat([rows.X, rows.X[:1]]), torch.cat([rows.Y, rows.Y[:1] + 1])
+    found = solver.solve(solver.prepare(KERNEL.matrix(X)), Y, 0.0)
+    assert found.status is Status.RIDGE_ADDED
+    assert float(found.alpha.abs().max()) < 1e14
+    assert solver.loo(solver.prepare(KERNEL.matrix(X)), Y, 0.0).stats["ridge_added"] > 0
+
+
+@each_solver
+def test_an_indefinite_matrix_is_refused(solver):
+    K, Y, _ = problem()
+    with pytest.raises(ValueError, match="positive semi-definite"):
+        solver.solve(solver.prepare(-K), Y, 1e-3)
+
+
+def test_negative_lambda_and_weights_of_zero_are_refused():
     K, Y, s = problem()
-    with pytest.raises(ValueError, match="not positive semi-definite"):
-        Cholesky().solve(Cholesky().prepare(-K), Y, 1e-3)
     with pytest.raises(ValueError, match=r"lam=-0\.1"):
         Cholesky().solve(Cholesky().prepare(K), Y, -0.1)
     with pytest.raises(ValueError, match="Sample weights must be positive"):
         Cholesky().prepare(K, s * 0)
+
+
+def test_training_a_machine_uses_the_weights():
+    rows = random_rows(30, weighted=True)
+    K, s = KERNEL.matrix(rows.X).numpy(), rows.weight.numpy()
+    expected = machine(K, rows.Y.numpy(), s.sum() * 1e-3, s)
+    np.testing.assert_allclose(train(KERNEL, rows, 1e-3).alpha, expected, atol=CLOSE)
 
 
 def test_averaged_machine_is_the_mean_of_its_parts_and_so_are_its_leave_one_out_predictions():
@@ -108,6 +134,8 @@ def test_averaged_machine_is_the_mean_of_its_parts_and_so_are_its_leave_one_out_
     torch.testing.assert_close(average([together], X, 0.2), expected.clamp(-0.2, 0.2), rtol=0, atol=CLOSE)
 
     loo = loo_average([together], rows, 1.0)
+    torch.testing.assert_close(loo_average([together], rows, 0.1), loo.clamp(-0.1, 0.1))
+    assert bool((loo.abs() > 0.1).any())
     for i in (3, 15, 27):  # in the first part, in both, in the second
         t = []
         for part in parts:

@@ -1,6 +1,5 @@
 """Annealing, descent and Algorithm 1: the formulas, the conditions, the book-keeping."""
 
-import itertools
 import math
 
 import numpy as np
@@ -10,8 +9,8 @@ import torch
 from cases import ARCHITECTURES, random_kernel, random_rows
 from hgk import arrays
 from hgk.architectures import inhomogeneous, isotropic, two_layers
-from hgk.machines import clipped_risk, train
-from hgk.optimisers import Algorithm1, algorithm1
+from hgk.machines import Rows, clipped_risk, train
+from hgk.optimisers import Algorithm1, algorithm1, annealing
 from hgk.optimisers.annealing import Block, accepts, anneal
 from hgk.optimisers.armijo import SLOPE, descend
 from hgk.optimisers.objective import Objective
@@ -136,7 +135,9 @@ def test_algorithm1_switches_to_annealing_only_after_a_local_minimum_and_reshuff
     def spy_reshuffle(self):
         D3, together = self.D3.copy(), set(self.D1) | set(self.D2)
         sizes = len(self.D1), len(self.D2)
+        before = set(self.D1)
         reshuffle(self)
+        assert set(self.D1) != before
         assert np.array_equal(self.D3, D3)
         assert set(self.D1) | set(self.D2) == together
         assert (len(self.D1), len(self.D2)) == sizes
@@ -152,11 +153,69 @@ def test_algorithm1_switches_to_annealing_only_after_a_local_minimum_and_reshuff
         reached = next(outcomes) if now == "descend" else False
         if after != "start":
             assert after == ("anneal" if reached else "descend")
-    best = [history[0]["best_D3"]]
-    for i in range(6):
-        best.append([event["best_D3"] for event in history if event["round"] == i][-1])
-    best[0] = math.inf
-    assert len(reshuffled) == sum(later >= earlier for earlier, later in itertools.pairwise(best))
+    rounds = [[event["best_D3"] for event in history if event["round"] == i] for i in range(6)]
+    # "test error did not decrease in the loop": from the start of the round to its end
+    assert len(reshuffled) == sum(best[-1] >= best[0] for best in rounds)
+    assert 0 < len(reshuffled) < 6
+
+
+def test_algorithm1_anneals_N1_steps_first_and_N2_after_a_minimum_from_where_it_was(monkeypatch):
+    calls, trained = [], []
+    anneal_, train_ = algorithm1.anneal, algorithm1._Run._train
+
+    def spy_anneal(objective, W, steps, rng, progress):
+        found = anneal_(objective, W, steps, rng, progress)
+        calls.append((steps, objective, W))
+        return found
+
+    def spy_train(self, W, *rest):
+        objective = train_(self, W, *rest)
+        trained.append((W, objective, set(self.D1), set(self.D2)))
+        return objective
+
+    monkeypatch.setattr(algorithm1, "anneal", spy_anneal)
+    monkeypatch.setattr(algorithm1._Run, "_train", spy_train)
+    run(random_rows(120), M=3, L=6, N1=7, N2=5, N3=300)
+    firsts = [call for call in calls if call[0] == 7]
+    assert {steps for steps, *_ in calls} == {7, 5}
+    assert len(firsts) == len(trained) == 3
+    for (_, target, W), (W_trained, trained_target, D1, D2) in zip(firsts, trained, strict=True):
+        assert target is trained_target
+        assert W is W_trained  # annealing starts at the weights that α was trained with
+        assert len(target.X1) == len(D1)  # α lives on D1 alone
+        assert len(target.D2) == len(D2)
+        assert not D1 & D2
+    assert not torch.equal(trained[1][0][0], trained[0][0][0])  # later rounds go on from where the last ended
+
+
+def test_annealing_reaches_every_weight_and_cools(monkeypatch):
+    target, W = objective(ARCHITECTURES["depth 3, uneven"])
+    seen = []
+    accepts_ = annealing.accepts
+
+    def spy(delta, risk, i, N, r):
+        seen.append((i, N))
+        return accepts_(delta, risk, i, N, r)
+
+    monkeypatch.setattr(annealing, "accepts", spy)
+    found = anneal(target, W, 400, np.random.default_rng(0))
+    for w, new, mask in zip(W, found.W, ARCHITECTURES["depth 3, uneven"].free(), strict=True):
+        assert bool((w != new)[mask].all())
+    assert seen == [(i, 400) for i in range(1, 401)]
+
+
+def test_the_guard_returns_the_plain_kernel_when_learning_does_not_pay():
+    rng = np.random.default_rng(0)
+    noise = random_rows(90)
+    noise.Y.copy_(torch.from_numpy(rng.uniform(-1, 1, (90, 1))))
+    progress = Progress()
+    kernel = Algorithm1(M=1, guard=True).learn(two_layers(5, 4), noise, 1.0, rng, progress)
+    assert progress.history[-1]["stage"] == "guard"
+    assert kernel.architecture.tied
+    X = rng.uniform(-1, 1, (300, 5))
+    easy = Rows(*map(torch.from_numpy, (X, np.sin(5 * X[:, :1]), np.ones(300))))  # one column of five
+    kernel = Algorithm1(M=3, guard=True).learn(two_layers(5, 4), easy, 1.0, rng, progress)
+    assert not kernel.architecture.tied
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others():

@@ -10,7 +10,19 @@ from hgk.kernels import HierarchicalKernel
 from hgk.machines import train
 from hgk.optimisers import Algorithm1
 from hgk.progress import Progress
-from hgk.selection import Task, fold_numbers, gamma_grid, kernel_per_fold, lam_grid, one_kernel, three_parts
+from hgk.selection import (
+    GridResult,
+    Task,
+    fold_numbers,
+    gamma_grid,
+    kernel_per_fold,
+    lam_grid,
+    mean_grid,
+    one_kernel,
+    search,
+    three_parts,
+)
+from reference import machine
 
 
 def test_three_parts_have_the_papers_sizes_and_cover_the_rows():
@@ -31,7 +43,7 @@ def test_grid_end_points():
     gammas, lams = gamma_grid(4.0, 1000, 5), lam_grid(1000)
     assert (len(gammas), len(lams)) == (10, 10)
     assert (gammas[0], gammas[-1]) == pytest.approx((10.0, 0.4 * 1000**-0.2))
-    assert (lams[0], lams[-1]) == pytest.approx((0.1, 1e-6))
+    assert (lams[0], lams[-1]) == pytest.approx((0.1, 1e-7))
 
 
 def task(n=90, seed=0):
@@ -39,14 +51,46 @@ def task(n=90, seed=0):
     return Task(rows, fold_numbers(n, 5, rng), lam_grid(n), 1.0), rng
 
 
+def test_search_equals_refits_with_weights_and_clipping_and_scales_its_grid_by_the_data():
+    rows, rng = random_rows(50, weighted=True), np.random.default_rng(0)
+    kernel = HierarchicalKernel(inhomogeneous(5), inhomogeneous(5).start(rows.spread, rng))
+    fold_of, lams = fold_numbers(50, 5, rng), np.array([1e-1, 1e-3])
+    found = search(kernel, rows, fold_of, lams, 0.3, dtype=torch.float64, complete=True)
+    S = kernel.exponent(rows.X).numpy()
+    mean = S[~np.eye(50, dtype=bool)].mean()
+    np.testing.assert_allclose(found.gammas, gamma_grid(mean, 50, 5))
+    s, Y = rows.weight.numpy(), rows.Y.numpy()
+    for i in (0, 5, 9):
+        K = np.exp(-S / found.gammas[i] ** 2)
+        for j, lam in enumerate(lams):
+            loss = 0.0
+            for b in range(5):
+                B, T = np.flatnonzero(fold_of == b), np.flatnonzero(fold_of != b)
+                t = K[np.ix_(B, T)] @ machine(K[np.ix_(T, T)], Y[T], s[T].sum() * lam, s[T])
+                loss += s[B] @ ((np.clip(t, -0.3, 0.3) - Y[B]) ** 2)[:, 0]
+            assert found.risks[i, j] == pytest.approx(loss / s.sum(), rel=1e-3)
+
+
+def test_mean_grid_is_the_mean_and_chooses_only_what_every_fold_resolved():
+    gammas, lams = np.array([2.0, 1.0]), np.array([0.1, 0.01])
+    one = GridResult(gammas, lams, np.array([[1.0, 2.0], [0.0, 4.0]]), np.array([[1, 1], [0, 1]], dtype=bool), 3)
+    two = GridResult(2 * gammas, lams, np.array([[5.0, 2.0], [0.0, 1.0]]), np.ones((2, 2), dtype=bool), 4)
+    mean = mean_grid([one, two])
+    np.testing.assert_array_equal(mean.risks, [[3.0, 2.0], [0.0, 2.5]])
+    assert mean.best == (0, 1)
+    assert mean.products == 7
+    with pytest.raises(ValueError, match="could be resolved"):
+        _ = GridResult(gammas, lams, one.risks, np.zeros((2, 2), dtype=bool), 0).best
+
+
 def test_one_kernel_averages_the_five_fold_functions():
     job, rng = task()
     kernel = HierarchicalKernel(isotropic(5), isotropic(5).start(np.ones(5), rng))
-    machine = one_kernel(kernel, job, Progress())
-    folds = [train(machine.kernel, job.rows[torch.from_numpy(job.fold_of != b)], machine.lam) for b in range(5)]
+    mean = one_kernel(kernel, job, Progress())
+    folds = [train(mean.kernel, job.rows[torch.from_numpy(job.fold_of != b)], mean.lam) for b in range(5)]
     X = random_rows(20, seed=3).X
-    torch.testing.assert_close(machine(X), torch.stack([f(X) for f in folds]).mean(0), rtol=0, atol=1e-9)
-    assert len(machine.parts) == 5
+    torch.testing.assert_close(mean(X), torch.stack([f(X) for f in folds]).mean(0), rtol=0, atol=1e-9)
+    assert len(mean.parts) == 5
 
 
 def test_the_papers_protocol_learns_per_fold_without_the_held_out_rows():
@@ -68,9 +112,39 @@ def test_the_papers_protocol_learns_per_fold_without_the_held_out_rows():
     assert len({m.kernel.W[0].sum().item() for m in machines}) == 5  # each fold has its own weights
     choice = progress.history[-1]
     assert choice["risk"] == min(choice["risks"])
+    assert len(machines[0].kernel.W[0]) == (1 if choice["risks"][0] < choice["risks"][1] else 4)
+    # the choice, recomputed: every fold's held-out risks over the grid, averaged
+    grids = []
+    for b, fold_machine in enumerate(machines):
+        held_out = np.where(job.fold_of == b, 0, -1)
+        grid = search(fold_machine.kernel, job.rows, held_out, job.lams, 1.0, torch.float64, complete=True)
+        i = int(np.argmin(np.abs(grid.gammas - fold_machine.kernel.gamma)))
+        risk = grid.risks[i, list(job.lams).index(fold_machine.lam)]
+        assert risk == pytest.approx(_held_out_risk(fold_machine, job, b), rel=1e-2)
+        grids.append(grid)
+    mean = mean_grid(grids)
+    assert mean.risk == pytest.approx(choice["risk"], rel=1e-2)
+    assert machines[0].lam == pytest.approx(mean.lam)
+    for fold_machine, grid in zip(machines, grids, strict=True):
+        assert fold_machine.kernel.gamma == pytest.approx(grid.gammas[mean.best[0]], rel=1e-3)
     # α is zero on the fold that the machine was not to see
-    for b, machine in enumerate(machines):
-        assert not machine.alpha[torch.from_numpy(job.fold_of == b)].any()
+    for b, fold_machine in enumerate(machines):
+        assert not fold_machine.alpha[torch.from_numpy(job.fold_of == b)].any()
+
+
+def _held_out_risk(fold_machine, job, b):
+    B = torch.from_numpy(np.flatnonzero(job.fold_of == b))
+    return float(((fold_machine(job.rows.X[B]).clamp(-1, 1) - job.rows.Y[B]) ** 2).mean())
+
+
+def test_stopped_in_the_second_architecture_the_first_is_chosen():
+    job, rng = task()
+    progress = Progress(lambda e: e["stage"] == "fold" and (e["architecture"], e["fold"]) == (1, 2))
+    settings = Algorithm1(M=1, L=1, N1=5, N2=5, N3=1)
+    machines = kernel_per_fold([inhomogeneous(5), two_layers(5, 4)], settings, job, rng, progress)
+    assert len(machines) == 5
+    assert {m.kernel.architecture.depth for m in machines} == {1}
+    assert progress.shortened
 
 
 def test_threads_do_not_change_the_result():

@@ -67,7 +67,8 @@ class GaussianProcessKernel(Kernel):
     def __call__(self, X, Y=None, eval_gradient=False):
         if Y is not None and eval_gradient:
             raise ValueError("The gradient was asked for between two sets of rows; it exists for Y=None only.")
-        K = self.kernel(X, Y)
+        # double precision, whatever X is: Gaussian processes add as little as 1e-10 to the diagonal
+        K = self.kernel(np.asarray(X, dtype=float), None if Y is None else np.asarray(Y, dtype=float))
         return (K, self._gradient(X)) if eval_gradient else K
 
     def _gradient(self, X) -> np.ndarray:

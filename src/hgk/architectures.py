@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -247,12 +248,20 @@ def grouped(groups: Mapping[str, Iterable[int | str]], columns: Sequence[str] | 
     >>> grouped({"body": ["age", "bmi"]}, ["age", "bmi", "s1", "s2"]).coordinates
     ((0, 1), (2, 3))
     """
+    for name, group in groups.items():
+        if isinstance(group, str) or not isinstance(group, Iterable):
+            raise ValueError(
+                f"Group {name!r} was given as {group!r}; a list of columns is expected, such as [{group!r}]."
+            )
     names = [] if isinstance(columns, int) else [str(c) for c in columns]
     d = columns if isinstance(columns, int) else len(columns)
     sets = {name: tuple(dict.fromkeys(_index(c, names, d, name) for c in group)) for name, group in groups.items()}
     rest = tuple(sorted(set(range(d)) - {j for s in sets.values() for j in s}))
     if rest:
-        sets["rest" if "rest" not in sets else "other columns"] = rest
+        name = "rest"
+        while name in sets:
+            name = f"other {name}"
+        sets[name] = rest
     return Architecture(d, tuple(sets.values()), ((0,) * len(sets),), tuple(map(str, sets)))
 
 
@@ -260,7 +269,7 @@ def _index(column: int | str, names: list[str], d: int, group: str) -> int:
     if isinstance(column, str):
         if column in names:
             return names.index(column)
-    elif 0 <= int(column) < d:
+    elif isinstance(column, Integral) and 0 <= column < d:
         return int(column)
     known = f"names such as {', '.join(names[:5])}" if names else f"indices from 0 to {d - 1}"
     raise ValueError(f"Group {group!r} names the column {column!r}, which the data do not have; use {known}.")

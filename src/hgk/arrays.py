@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -56,18 +57,52 @@ def row_blocks(n: int, m: int) -> list[slice]:
     return list(blocks(n, max(1, TILE // max(1, m))))
 
 
+@contextmanager
+def threads_for(n: int) -> Iterator[None]:
+    """One thread for problems of fewer than 1000 rows.
+
+    Their tiles are too small to share: a second thread gains nothing on idle cores, and on busy ones it
+    costs a lot (300 rows, two other processes running: 30 s instead of 1 s), because threads wait spinning.
+    """
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1 if n < 1000 else before)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def available_memory() -> int:
     """Bytes this process may still allocate, as far as the system tells."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    return int(min(limit for limit in (_physical(), _available(), _control_group()) if limit is not None))
+
+
+def _physical() -> float:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 2**62  # a system that does not tell
+
+
+def _available() -> int | None:
+    """MemAvailable, where there is a /proc."""
     try:
         fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        limits.append(int(fields["MemAvailable"].split()[0]) * 1024)
-        ceiling = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-        if ceiling != "max":
-            limits.append(int(ceiling) - int(Path("/sys/fs/cgroup/memory.current").read_text()))
+        return int(fields["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
-        pass  # not Linux, or no control group: the physical memory is all we know
-    return min(limits)
+        return None
+
+
+def _control_group() -> int | None:
+    """What a container's limit leaves; file pages that can be dropped count as free."""
+    try:
+        group = Path("/sys/fs/cgroup")
+        ceiling = int((group / "memory.max").read_text())
+        statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        used = int((group / "memory.current").read_text()) - int(statistics.get("inactive_file", 0))
+        return ceiling - used
+    except (OSError, ValueError):
+        return None
 
 
 def require_memory(rows: int, columns: int, matrices: float, dtype: torch.dtype, what: str) -> None:

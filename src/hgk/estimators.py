@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from hgk.architectures import Architecture, grouped
+from hgk.arrays import require_memory, threads_for
 from hgk.inputs import Scaling, column_remarks, merge_rows
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Machine, Rows, average, loo_average
@@ -25,6 +27,9 @@ from hgk.selection import FOLDS, Task, fold_numbers, kernel_per_fold, lam_grid, 
 
 # Labels are scaled to [-1, 1], and predictions clipped there, as in the paper.
 CLIP = 1.0
+# Double-precision n x n matrices that a fit holds at its peak: four single ones in the grid search with their
+# Krylov basis, or three of four fifths of the rows in the fold machines.
+MATRICES = 2.5
 
 
 class StoppedEarlyWarning(UserWarning):
@@ -82,8 +87,15 @@ class _HGK(BaseEstimator):
         rows = Rows(*map(torch.from_numpy, (self._scaling(merged.X), merged.y, merged.weight)))
 
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        task = Task(rows, self._folds(merged.y, rng), self._lams(merged.weight), CLIP)
-        with Progress(self._callback()) as progress:
+        task = Task(rows, self._folds(merged.y, rng), self._lams(rows), CLIP)
+        require_memory(
+            len(rows),
+            len(rows),
+            MATRICES * effective_n_jobs(self.n_jobs or 1),
+            torch.float64,
+            "A fit on kernel matrices",
+        )
+        with threads_for(len(rows)), Progress(self._callback()) as progress:
             self.machines_ = self._train(task, preset, rng, progress)
 
         self._store(rows, progress)
@@ -108,7 +120,7 @@ class _HGK(BaseEstimator):
             raise ValueError(f"preset={self.preset!r} is unknown; use one of {', '.join(map(repr, PRESETS))}.")
         expected = [
             ("kernel", HierarchicalKernel, "a HierarchicalKernel, such as the kernel_ of a fitted estimator"),
-            ("architecture", Architecture | Sequence, "an Architecture or a list of them, such as two_layers(d, 8)"),
+            ("architecture", Architecture | list | tuple, "an Architecture or a list of them"),
             ("groups", Mapping, "a mapping such as {'body': ['age', 'bmi']}"),
             ("optimiser", Algorithm1, "an Algorithm1, such as Algorithm1(M=5)"),
         ]
@@ -116,6 +128,13 @@ class _HGK(BaseEstimator):
             value = getattr(self, name)
             if value is not None and not isinstance(value, kind):
                 raise TypeError(f"{name}={value!r} was given; {what} is expected, or None.")
+        for shape in self.architecture if isinstance(self.architecture, list | tuple) else ():
+            if not isinstance(shape, Architecture):
+                raise TypeError(f"architecture holds {shape!r}; Architectures such as two_layers(d, 8) are expected.")
+        if self.callback is not None and not callable(self.callback):
+            raise TypeError(f"callback={self.callback!r} was given; a function of one event is expected, or None.")
+        if self.kernel is not None and self.optimiser is not None:
+            raise ValueError("kernel and optimiser were given together; a given kernel keeps its weights, so give one.")
         given = [name for name in ("kernel", "architecture", "groups") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"{' and '.join(given)} were given together; each fixes the kernel's shape, so give one.")
@@ -144,8 +163,8 @@ class _HGK(BaseEstimator):
                     "build the architecture for the data's width."
                 )
 
-    def _lams(self, weight: np.ndarray) -> np.ndarray:
-        return lam_grid(weight.sum()) if self.lam is None else np.array([float(self.lam)])
+    def _lams(self, rows: Rows) -> np.ndarray:
+        return lam_grid(rows.size) if self.lam is None else np.array([float(self.lam)])
 
     def _callback(self) -> Callable[[Event], Any] | None:
         if not self.verbose:
@@ -200,7 +219,7 @@ class _HGK(BaseEstimator):
         sample = rows.X[:: max(1, len(rows) // 500)]
         self.feature_importances_ = np.mean([m.kernel.relevance(sample) for m in self.machines_], axis=0)
         self._rows = rows
-        if progress.stopped:
+        if progress.shortened:
             warnings.warn(
                 "The fit was stopped early; the model uses the best weights found so far (see history_).",
                 StoppedEarlyWarning,

@@ -29,11 +29,13 @@ class Scaling:
 
     @property
     def factor(self) -> np.ndarray:
-        """du/dx; 0 for constant columns."""
-        return np.divide(1.0, self.half, out=np.zeros_like(self.half), where=self.half > 0)
+        """du/dx; 0 for constant columns, and for those whose range has no reciprocal."""
+        return np.divide(1.0, self.half, out=np.zeros_like(self.half), where=self.half > 1e-300)
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        return (x - self.middle) * self.factor
+        # so far outside the range a kernel is 0; without the bound its square would overflow
+        with np.errstate(over="ignore"):
+            return np.clip((x - self.middle) * self.factor, -1e9, 1e9)
 
     def inverse(self, u: np.ndarray) -> np.ndarray:
         return u * self.half + self.middle

@@ -60,14 +60,23 @@ class HierarchicalKernel:
         given = [tuple(w.shape) for w in self.W]
         if given != shapes:
             raise ValueError(f"Weights of shapes {given} were given; this architecture needs {shapes}.")
+        outside = [bool(w[~mask].any()) for w, mask in zip(self.W, self.architecture.free(), strict=True)]
+        if any(outside):
+            raise ValueError(
+                f"The arrays {[i for i, yes in enumerate(outside) if yes]} of W have weights outside the nodes' index "
+                "sets; set them to 0, or use HierarchicalKernel.of, which does."
+            )
         if not (np.isfinite(self.gamma) and self.gamma > 0):
             raise ValueError(f"gamma={self.gamma} was given; a width must be positive and finite.")
 
     @classmethod
     def of(cls, architecture: Architecture, *W, gamma: float = 1.0) -> HierarchicalKernel:
         """A kernel from weights given as arrays or lists; entries outside the index sets are set to 0."""
-        kernel = cls(architecture, tuple(tensor(w, torch.float64) for w in W), gamma)
-        return kernel.with_weights(tuple(w * m for w, m in zip(kernel.W, architecture.free(), strict=True)))
+        weights = [tensor(w, torch.float64) for w in W]
+        masks = architecture.free()
+        if [w.shape for w in weights] == [m.shape for m in masks]:
+            weights = [w * m for w, m in zip(weights, masks, strict=True)]
+        return cls(architecture, tuple(weights), gamma)
 
     def with_weights(self, W: Weights) -> HierarchicalKernel:
         return replace(self, W=tuple(W))
@@ -162,13 +171,15 @@ class HierarchicalKernel:
         2 w_i² (1 - k_i), and a first-layer node to its columns in proportion to v_ij² E |x_j - x'_j|^q, an
         oblique one in proportion to ‖A_j‖² E (x_j - x'_j)².
         """
-        sweep = Sweep(self, X, None)
-        _, kernels = sweep.kernels((slice(0, len(X)), slice(0, len(X))))
+        sweep = Sweep(self, X, X)
+        means = [torch.zeros(len(parents), dtype=torch.float64) for parents in self.architecture.parents]
+        for pair in sweep.tiles(backward=True):
+            for mean, kernels in zip(means, sweep.kernels(pair)[1], strict=True):
+                mean += torch.stack([(1 - k).sum(dtype=torch.float64) for k in kernels]).cpu() / len(X) ** 2
         share = torch.ones(1, dtype=torch.float64)
         for layer in range(self.architecture.depth - 1, 0, -1):
             parents = torch.tensor(self.architecture.parents[layer - 1])
-            mean = torch.tensor([1 - float(k.mean(dtype=torch.float64)) for k in kernels[layer - 1]])
-            share = share[parents] * _proportions(2 * self.W[layer] ** 2 * mean, parents)
+            share = share[parents] * _proportions(2 * self.W[layer] ** 2 * means[layer - 1], parents)
         columns = torch.stack([sweep.kind_of[i].column_terms(i) for i in range(len(self.W[0]))])
         columns = columns / columns.sum(1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
         total = share @ columns

@@ -23,6 +23,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.X)
 
+    @property
+    def size(self) -> float:
+        """(Σ s)² / Σ s², the number of rows that the weights amount to; the same for s and 2s."""
+        return float(self.weight.sum() ** 2 / (self.weight**2).sum())
+
     def __getitem__(self, index) -> Rows:
         return Rows(self.X[index], self.Y[index], self.weight[index])
 
@@ -90,8 +95,9 @@ def loo_average(machines: Sequence[Machine], rows: Rows, clip: float) -> torch.T
 
 def _loo_of_part(machine: Machine, rows: Rows, part: torch.Tensor) -> torch.Tensor:
     some, solver = rows[part], Cholesky()
-    state = solver.prepare(machine.kernel.matrix(some.X), some.weight)
-    alpha = solver.solve(state, some.Y, machine.lam).alpha
-    t = machine.kernel.multiply(rows.X, some.X, alpha)
-    t[part] = some.Y - solver.loo(state, some.Y, machine.lam)
+    require_memory(len(part), len(part), 4, rows.X.dtype, "A kernel matrix, its Cholesky factor and its inverse")
+    found = solver.loo(solver.prepare(machine.kernel.matrix(some.X), some.weight), some.Y, machine.lam)
+    t = machine.kernel.multiply(rows.X, some.X, found.alpha)
+    assert found.residuals is not None
+    t[part] = some.Y - found.residuals
     return t

@@ -24,7 +24,7 @@ def _paper_architectures(d: int, rng: np.random.Generator) -> list[Architecture]
 
 
 PRESETS = {
-    "default": Preset(lambda d, rng: [two_layers(d, 8, rng=rng)], Algorithm1()),
+    "default": Preset(lambda d, rng: [two_layers(d, 8, rng=rng)], Algorithm1(guard=True)),
     "paper": Preset(_paper_architectures, Algorithm1.paper()),
     "plain": Preset(lambda d, rng: [isotropic(d)], Algorithm1()),
 }

@@ -3,40 +3,62 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 Event = dict[str, Any]
 
+# Seconds within which a second Ctrl-C means "stop everything", whichever fit it meets: a loop over many fits
+# (a cross-validation, say) could not be left otherwise.
+IMPATIENT = 3.0
+
 
 class Progress:
     """Collects events, hands them to a callback, and carries the wish to stop.
 
-    Used as a context manager in the main thread it takes Ctrl-C (the first one) as a wish to stop: loops
-    look at ``stopped`` after each step and return the best they have. A second Ctrl-C interrupts at once.
-    A callback that returns True asks for the same.
+    Used as a context manager in the main thread it takes Ctrl-C as a wish to stop: loops ask ``cut`` after
+    each step and return the best they have. A second Ctrl-C, in the same fit or within three seconds of the
+    last one, interrupts at once. A callback that returns True asks for the same as the first.
     """
+
+    last_press = float("-inf")  # shared by all fits of the process
 
     def __init__(self, callback: Callable[[Event], Any] | None = None):
         self.history: list[Event] = []
         self.callback = callback
         self.stopped = False
+        self.shortened = False  # whether anything was left out because of the wish to stop
         self.through = 0  # parts of the work that are complete and can stand alone
+        self._lock = threading.RLock()
 
     def report(self, **event: Any) -> None:
-        self.history.append(event)
-        if self.callback is not None and self.callback(event):
-            self.stopped = True
+        with self._lock:  # folds may run in threads
+            self.history.append(event)
+            if self.callback is not None and self.callback(event):
+                self.stopped = True
+
+    def cut(self, when: bool = True) -> bool:
+        """Whether to leave the loop now; a loop that must not be empty passes ``when``."""
+        if self.stopped and when:
+            self.shortened = True
+            return True
+        return False
 
     def of(self, **tags: Any) -> Progress:
         """The same progress, with ``tags`` added to every event."""
         return _Tagged(self, tags)
 
     def _on_interrupt(self, signum, frame) -> None:
-        if self.stopped:
+        now = time.monotonic()
+        impatient = now - Progress.last_press < IMPATIENT
+        Progress.last_press = now
+        if self.stopped or impatient:
             raise KeyboardInterrupt
         self.stopped = True
+        sys.stderr.write("hgk: stopping, and keeping the best weights so far; press Ctrl-C again to abort.\n")
 
     def __enter__(self) -> Progress:
         self._previous = None
@@ -50,24 +72,16 @@ class Progress:
 
 
 class _Tagged(Progress):
+    """Everything but the tags is the parent's."""
+
     def __init__(self, parent: Progress, tags: Event):
-        self.parent, self.tags = parent, tags
+        self.__dict__["parent"], self.__dict__["tags"] = parent, tags
 
     def report(self, **event: Any) -> None:
         self.parent.report(**self.tags, **event)
 
-    @property
-    def history(self) -> list[Event]:  # type: ignore[override]
-        return self.parent.history
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.parent, name)
 
-    @property
-    def stopped(self) -> bool:  # type: ignore[override]
-        return self.parent.stopped
-
-    @property
-    def through(self) -> int:
-        return self.parent.through
-
-    @through.setter
-    def through(self, value: int) -> None:
-        self.parent.through = value
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.parent, name, value)

@@ -3,13 +3,15 @@
 The grid, for a kernel with γ-free exponent S of mean S̄ over pairs of rows, n rows and d columns:
 
     γ    10 values, geometric, from 5·√S̄ down to 0.2·√S̄·n^(-1/max(d, 3))
-    λ    10 values, geometric, from 0.1 down to 10⁻³/n
+    λ    10 values, geometric, from 0.1 down to 10⁻⁴/n
 
 At the largest γ the exponent is about 1/25 on a typical pair, a nearly linear machine; the smallest is
 below the distance between neighbours, which shrinks like n^(-1/d) for n rows spread over d dimensions
 (data of one or two columns are taken as d = 3, because their spacing is uneven and the grid would become
-too coarse). λ = 0.1 nearly ignores labels in [-1, 1]; λ = 10⁻³/n, that is nλ = 10⁻³ against the kernel's
-unit diagonal, nearly interpolates them. These are the scalings of liquidSVM's default grid.
+too coarse). λ = 0.1 nearly ignores labels in [-1, 1]; λ = 10⁻⁴/n, that is nλ = 10⁻⁴ against the kernel's
+unit diagonal, nearly interpolates them. The scalings in n and d are those of liquidSVM's default grid,
+whose λ end at 10⁻³/n: too early for labels without noise. With sample weights n is their effective number
+(Σ s)²/Σ s², since the machine at a given λ does not change when all weights are doubled.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ def gamma_grid(mean_exponent: float, n: int, d: int, size: int = GRID) -> np.nda
 
 
 def lam_grid(n: float, size: int = GRID) -> np.ndarray:
-    return np.geomspace(0.1, 1e-3 / n, size)
+    return np.geomspace(0.1, 1e-4 / n, size)
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,12 @@ class GridResult:
 
     @property
     def best(self) -> tuple[int, int]:
-        candidates = np.where(self.resolved, self.risks, np.inf) if self.resolved.any() else self.risks
+        if not self.resolved.any():
+            raise ValueError(
+                "No cell of the (λ, γ) grid could be resolved in single precision; check the labels for values that "
+                "differ by many orders of magnitude, or give lam."
+            )
+        candidates = np.where(self.resolved, self.risks, np.inf)
         i, j = np.unravel_index(int(np.argmin(candidates)), candidates.shape)
         return int(i), int(j)
 
@@ -103,16 +110,17 @@ def search(
     clip: float,
     dtype: torch.dtype = torch.float32,
     complete: bool = False,
+    progress: Progress | None = None,
 ) -> GridResult:
     """Held-out risks over the (λ, γ) grid; rows with ``fold_of = -1`` are never held out.
 
     The γ-free exponent is computed once; each γ costs one exponential of it and a few dozen to a few
     hundred products, shared by all folds, outputs and λ (see :mod:`hgk.solvers.krylov`). Single
     precision is enough here: the search ranks risks whose sampling error is above 1 %, and the chosen
-    machines are solved again in double precision.
+    machines are solved again in double precision. A wish to stop is granted between widths.
     """
     n = len(rows)
-    require_memory(n, n, 3, dtype, "The grid search's kernel matrix")
+    require_memory(n, n, 4, dtype, "The grid search's kernel matrix")
     S = kernel.exponent(rows.X.to(dtype))
     gammas = gamma_grid(float(S.mean(dtype=torch.float64)) * n / max(1, n - 1), n, kernel.architecture.d)
     shape = len(gammas), len(lams)
@@ -124,6 +132,8 @@ def search(
         found = fold_risks(K, rows.Y.to(dtype), folds, shifts, rows.weight, clip, complete=complete, known=known)
         risks[stack], resolved[stack] = found.risks.cpu().numpy(), found.resolved.cpu().numpy()
         products += found.steps * len(stack)
+        if progress is not None and progress.cut(when=bool(resolved.any())):
+            break
     return GridResult(gammas, np.asarray(lams), risks, resolved, products)
 
 
@@ -163,7 +173,7 @@ class Task:
 
 def one_kernel(kernel: HierarchicalKernel, task: Task, progress: Progress) -> Machine:
     """Choose (λ, γ) for given weights by cross-validation; the mean of the fold machines."""
-    found = search(kernel, task.rows, task.fold_of, task.lams, task.clip)
+    found = search(kernel, task.rows, task.fold_of, task.lams, task.clip, progress=progress)
     progress.report(stage="grid", risk=found.risk, gamma=found.gamma, lam=found.lam, products=found.products)
     return train(kernel.with_gamma(found.gamma), task.rows, found.lam, [task.training_part(b) for b in task.folds])
 
@@ -202,12 +212,13 @@ def kernel_per_fold(
 
 def _learn_on_fold(architecture, optimiser, task: Task, fold: int, rng, progress: Progress):
     """Weights from the training part, risks over the grid on the held-out part."""
-    if progress.stopped and progress.through:
+    if progress.cut(when=progress.through > 0):
         return None
     index = task.training_part(fold)
     kernel = optimiser.learn(architecture, task.rows[index], task.clip, rng, progress)
     held_out = np.where(task.fold_of == fold, 0, -1)
-    grid = search(kernel, task.rows, held_out, task.lams, task.clip)
+    # complete: a cell that cannot win in this fold may still win in the mean over folds
+    grid = search(kernel, task.rows, held_out, task.lams, task.clip, complete=True)
     progress.report(stage="fold", risk=grid.risk)
     progress.through += 1
     return kernel, grid, index

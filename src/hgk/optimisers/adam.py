@@ -100,7 +100,7 @@ class Run:
         return math.exp(float(self.theta[-1]))
 
     def run(self) -> HierarchicalKernel:
-        while self.step < self.settings.steps and not self.progress.stopped:
+        while self.step < self.settings.steps and not self.progress.cut():
             self.advance()
         return self.kernel.with_weights(self.W)
 

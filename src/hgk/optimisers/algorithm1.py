@@ -19,11 +19,12 @@ kernel's until the next.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 import torch
 
-from hgk.architectures import Architecture, Weights
+from hgk.architectures import Architecture, Weights, isotropic
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Rows, train
 from hgk.optimisers.annealing import anneal
@@ -46,24 +47,27 @@ class Algorithm1:
         Rounds, and searches per round.
     N1, N2, N3 : int
         Annealing steps at the start of a round, annealing steps of a search, descent steps of a search.
+    guard : bool, default=False
+        Return the plain Gaussian kernel unless the learned one is better on D3. Not in the paper.
 
     Examples
     --------
     >>> from hgk import Algorithm1
     >>> Algorithm1.paper()
-    Algorithm1(M=15, L=10, N1=1000, N2=500, N3=10)
+    Algorithm1(M=15, L=10, N1=1000, N2=500, N3=10, guard=False)
     """
 
-    M: int = 3
+    M: int = 2
     L: int = 3
     N1: int = 150
     N2: int = 80
     N3: int = 4
+    guard: bool = False
 
     def __post_init__(self) -> None:
         for name in ("M", "L", "N1", "N2", "N3"):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
+            if not isinstance(value, Integral) or value < 1:
                 raise ValueError(f"{name}={value!r} was given to Algorithm1; a whole number >= 1 is expected.")
 
     @classmethod
@@ -81,6 +85,11 @@ class Algorithm1:
         return _Run(self, kernel, rows, clip, rng, progress).run()
 
 
+def plain_kernel(d: int) -> HierarchicalKernel:
+    architecture = isotropic(d)
+    return HierarchicalKernel(architecture, (torch.ones(1, d, dtype=torch.float64),))
+
+
 class _Run:
     """The state of one run: D1, D2, D3, the current weights, and the best so far."""
 
@@ -89,34 +98,52 @@ class _Run:
         self.rng, self.progress = rng, progress
         self.D1, self.D2, self.D3 = three_parts(len(rows), rng)
         self.best, self.best_risk = kernel.W, float("inf")
+        self.plain = plain_kernel(kernel.architecture.d)
 
     def run(self) -> HierarchicalKernel:
         W = self.kernel.W
         for i in range(self.settings.M):
-            if self.progress.stopped:
+            if self.progress.cut():
                 break
-            before = self.best_risk
             objective = self._train(W)
             self._remember(objective, W, i, "start")
+            before = self.best_risk
             W = anneal(objective, W, self.settings.N1, self.rng, self.progress).W
             W = self._searches(objective, W, i)
             if self.best_risk >= before:
                 self._reshuffle()
+        if self.settings.guard and not self._beats_plain():
+            return plain_kernel(self.kernel.architecture.d)
         return self.kernel.with_weights(self.best)
 
-    def _train(self, W: Weights) -> Objective:
+    def _beats_plain(self) -> bool:
+        """On D3: is the best risk below the plain Gaussian machine's, by more than the difference's standard error?"""
+        D3 = self.rows[torch.from_numpy(self.D3)]
+        plain = self._train(self.plain.W, self.plain)
+        learned = self._train(self.best)
+        losses = [
+            ((o.kernel.multiply(D3.X, o.X1, o.alpha).clamp(-self.clip, self.clip) - D3.Y) ** 2).sum(1)
+            for o in (plain, learned)
+        ]
+        share, gain = D3.weight / D3.weight.sum(), losses[0] - losses[1]
+        mean = float(share @ gain)
+        error = float((share**2 @ (gain - mean) ** 2) ** 0.5)
+        self.progress.report(stage="guard", plain_D3=float(share @ losses[0]), learned_D3=float(share @ losses[1]))
+        return mean > error
+
+    def _train(self, W: Weights, kernel: HierarchicalKernel | None = None) -> Objective:
         """α on D1, with λ and γ by cross-validation on D1."""
         part = self.rows[torch.from_numpy(self.D1)]
-        kernel = self.kernel.with_weights(W)
+        kernel = (kernel or self.kernel).with_weights(W)
         fold_of = fold_numbers(len(part), min(FOLDS, len(part)), self.rng)
-        found = search(kernel, part, fold_of, lam_grid(float(part.weight.sum())), self.clip)
+        found = search(kernel, part, fold_of, lam_grid(part.size), self.clip)
         machine = train(kernel.with_gamma(found.gamma), part, found.lam)
         return Objective(machine.kernel, part.X, machine.alpha, self.rows[torch.from_numpy(self.D2)], self.clip)
 
     def _searches(self, objective: Objective, W: Weights, i: int) -> Weights:
         at_minimum = False
         for _ in range(self.settings.L):
-            if self.progress.stopped:
+            if self.progress.cut():
                 break
             if at_minimum:
                 W, at_minimum, how = anneal(objective, W, self.settings.N2, self.rng, self.progress).W, False, "anneal"

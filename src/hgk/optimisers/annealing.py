@@ -65,7 +65,7 @@ def anneal(objective: Objective, W: Weights, steps: int, rng: np.random.Generato
         if accepts(risk - block.risk, block.risk, i, steps, rng.random()):
             block.accept()
             accepted += 1
-        if progress is not None and progress.stopped:
+        if progress is not None and progress.cut():
             break
     return Annealed(block.sweep.W, block.risk, accepted, i)
 

@@ -35,16 +35,17 @@ def descend(objective: Objective, W: Weights, steps: int, progress=None) -> Desc
         if eta is None:  # first try: a tenth of the weights' own length
             length = float(sum((w**2).sum() for w in result.W))
             eta = 0.1 * (length / slope) ** 0.5 if slope > 0 else 0.0
-        found = _backtrack(objective, result.W, risk, gradient, slope, 2 * eta)
+        found = _backtrack(objective, result.W, risk, gradient, slope, eta)
         if found is None:
             result.at_minimum = True
             break
-        result.W, result.risk, eta = found
-        result.steps.append({"before": risk, "after": result.risk, "eta": eta, "slope": slope})
+        result.W, result.risk, taken = found
+        result.steps.append({"before": risk, "after": result.risk, "eta": taken, "slope": slope})
+        eta = 2 * taken
         if risk - result.risk < LITTLE * risk:
             result.at_minimum = True
             break
-        if progress is not None and progress.stopped:
+        if progress is not None and progress.cut():
             break
     return result
 

@@ -29,11 +29,12 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Solution:
-    """Coefficients, how the solve ended, and figures about it."""
+    """Coefficients, how the solve ended, and figures about it; residuals of held-out rows where asked for."""
 
     alpha: torch.Tensor
     status: Status = Status.SOLVED
     stats: dict[str, Any] = field(default_factory=dict)
+    residuals: torch.Tensor | None = None
 
 
 class Solver(Protocol):

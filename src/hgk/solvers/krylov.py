@@ -94,6 +94,7 @@ class _Lanczos:
         self.own = fold_of.clamp_min(0)[None, :] * k + torch.arange(k, device=K.device)[:, None]  # (k, n): row of Q
         # c_b = n_b λ, as (l, F·k)
         self.shift = lams.to(K)[:, None] * (s * train).sum(1).repeat_interleave(k)[None, :]
+        self.shift.clamp_min_(1e-30)  # a λ that is 0 in single precision would divide 0 by 0
 
     def run(self, tol: float, max_steps: int, complete: bool, known: float) -> FoldRisks:
         eps = torch.finfo(self.K.dtype).eps

@@ -64,36 +64,32 @@ class LeastSquares:
         raise NotImplementedError  # pragma: no cover
 
     def solve(self, state, Y: torch.Tensor, lam: float) -> Solution:
-        factor = self.factor(state, state.system.n * check_lam(lam))
-        return solution(state.system, factor, Y)
+        return self._solution(state, Y, lam, lambda factor, beta: None)
 
-    def loo(self, state, Y: torch.Tensor, lam: float) -> torch.Tensor:
-        """Leave-one-out residuals y_i - f^(-i)(x_i), one column per output."""
-        factor = self.factor(state, state.system.n * check_lam(lam))
-        return loo_residuals(state.system, factor, Y)
-
-    def kfold(self, state, Y: torch.Tensor, lam: float, folds: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Residuals of each row under the machine trained without its fold; rows in no fold get NaN."""
-        factor = self.factor(state, state.system.n * check_lam(lam))
+    def loo(self, state, Y: torch.Tensor, lam: float) -> Solution:
+        """The solution, and its leave-one-out residuals y_i - f^(-i)(x_i), one column per output."""
         root = state.system.root
-        beta = factor.multiply(root * Y)
-        residuals = torch.full_like(Y, float("nan"))
-        for B in folds:
-            # r_B = S^{-1/2} (G̃_BB)⁻¹ β_B
-            residuals[B] = torch.linalg.solve(factor.block(B), beta[B]) / root[B]
-        return residuals
+        # r_i = α_i / G_ii with α = S^{1/2} β and G_ii = s_i G̃_ii
+        return self._solution(state, Y, lam, lambda factor, beta: beta / (root * factor.diagonal()[:, None]))
 
+    def kfold(self, state, Y: torch.Tensor, lam: float, folds: Sequence[torch.Tensor]) -> Solution:
+        """The solution, and residuals of each row under the machine without its fold; NaN for rows in no fold."""
 
-def solution(system: Symmetrised, factor: Factor, Y: torch.Tensor) -> Solution:
-    alpha = system.root * factor.multiply(system.root * Y)
-    status = Status.RIDGE_ADDED if factor.ridge_added else Status.SOLVED
-    return Solution(alpha, status, {"ridge_added": factor.ridge_added})
+        def residuals(factor: Factor, beta: torch.Tensor) -> torch.Tensor:
+            r = torch.full_like(Y, float("nan"))
+            for B in folds:
+                # r_B = S^{-1/2} (G̃_BB)⁻¹ β_B
+                r[B] = torch.linalg.solve(factor.block(B), beta[B]) / state.system.root[B]
+            return r
 
+        return self._solution(state, Y, lam, residuals)
 
-def loo_residuals(system: Symmetrised, factor: Factor, Y: torch.Tensor) -> torch.Tensor:
-    # r_i = α_i / G_ii with α = S^{1/2} β and G_ii = s_i G̃_ii
-    beta = factor.multiply(system.root * Y)
-    return beta / (system.root * factor.diagonal()[:, None])
+    def _solution(self, state, Y: torch.Tensor, lam: float, residuals) -> Solution:
+        factor = self.factor(state, state.system.n * check_lam(lam))
+        beta = factor.multiply(state.system.root * Y)
+        status = Status.RIDGE_ADDED if factor.ridge_added else Status.SOLVED
+        stats = {"ridge_added": factor.ridge_added}
+        return Solution(state.system.root * beta, status, stats, residuals(factor, beta))
 
 
 @dataclass(frozen=True)
@@ -124,18 +120,24 @@ class Cholesky(LeastSquares):
         )
 
 
+def smallest_pivot(K: torch.Tensor) -> float:
+    """n ε max K_ii: an eigenvalue or squared pivot below it is rounding."""
+    return len(K) * torch.finfo(K.dtype).eps * float(K.diagonal().max())
+
+
 def cholesky(K: torch.Tensor, c: float) -> tuple[torch.Tensor, float]:
     """L with L Lᵀ = K + (c + ridge) I, and the ridge.
 
-    The ridge is 0 unless the factorisation breaks down; then it is 10·ε·trace(K)/n, ten times more at
-    each further try. It is returned, and ends up in ``Solution.stats``: nothing is added silently.
+    The ridge is 0 unless the factorisation breaks down or has a pivot that is rounding; then it is ten
+    times the size of such a pivot, and ten times more at each further try. It is returned, and ends up in
+    ``Solution.stats``: nothing is added silently.
     """
-    unit = torch.finfo(K.dtype).eps * float(K.diagonal().sum()) / len(K)
-    for ridge in (0.0, *(unit * 10**k for k in range(1, 9))):
+    unit = smallest_pivot(K)
+    for ridge in (0.0, *(unit * 10**k for k in range(1, 7))):
         A = K.clone()
         A.diagonal().add_(c + ridge)
         L, info = torch.linalg.cholesky_ex(A)
-        if int(info) == 0 and bool(torch.isfinite(L.diagonal()).all()):
+        if int(info) == 0 and float(L.diagonal().min()) ** 2 > unit:  # False for NaN
             return L, ridge
     raise ValueError(
         f"A {len(K)} x {len(K)} matrix that is not positive semi-definite was given (adding {ridge:.1e} to its "
@@ -159,11 +161,14 @@ class Spectral(LeastSquares):
         return SpectralState(system, values, vectors)
 
     def factor(self, state: SpectralState, c: float) -> Factor:
-        Q = state.vectors
-        # Rounding leaves eigenvalues of about -ε‖K‖; they are 0 in exact arithmetic.
-        shifted = state.values.clamp_min(0.0) + c
-        floor = torch.finfo(Q.dtype).eps * float(shifted.max())
-        ridge = max(0.0, floor - float(shifted.min()))
+        Q, unit = state.vectors, smallest_pivot(state.system.K)
+        shifted = state.values + c
+        if not float(shifted.min()) > -1e6 * unit:  # as far as the Cholesky solver goes
+            raise ValueError(
+                f"A {len(Q)} x {len(Q)} matrix with the eigenvalue {float(state.values.min()):.1e} was given; a kernel "
+                "matrix is positive semi-definite, so check for NaN or an indefinite kernel."
+            )
+        ridge = 0.0 if float(shifted.min()) > unit else 10 * unit - float(shifted.min())
         inverse = 1 / (shifted + ridge)
         return Factor(
             multiply=lambda Y: Q @ (inverse[:, None] * (Q.T @ Y)),
