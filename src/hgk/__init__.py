@@ -1,7 +1,7 @@
 """hgk: learning with hierarchical Gaussian kernels."""
 
 from hgk.adapters import GaussianProcessKernel
-from hgk.architectures import Architecture, compose, grouped, inhomogeneous, isotropic, two_layers
+from hgk.architectures import Architecture, compose, grouped, inhomogeneous, isotropic, two_layers, with_kinds
 from hgk.estimators import HGKClassifier, HGKRegressor, StoppedEarlyWarning
 from hgk.kernels import HierarchicalKernel
 from hgk.optimisers import Algorithm1
@@ -21,4 +21,5 @@ __all__ = [
     "inhomogeneous",
     "isotropic",
     "two_layers",
+    "with_kinds",
 ]

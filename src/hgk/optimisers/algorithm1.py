@@ -57,11 +57,11 @@ class Algorithm1:
     Algorithm1(M=15, L=10, N1=1000, N2=500, N3=10, guard=False)
     """
 
-    M: int = 2
-    L: int = 3
-    N1: int = 150
-    N2: int = 80
-    N3: int = 4
+    M: int = 3
+    L: int = 2
+    N1: int = 50
+    N2: int = 50
+    N3: int = 6
     guard: bool = False
 
     def __post_init__(self) -> None:
