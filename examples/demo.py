@@ -1,6 +1,7 @@
 """make demo: the default model beside a plain Gaussian SVM and a random forest, on built-in data."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 from sklearn.datasets import load_diabetes, make_friedman1
@@ -47,7 +48,7 @@ def main():
         order = np.argsort(-learned.feature_importances_)[:6]
         shares = ", ".join(f"{columns[j]} {learned.feature_importances_[j]:.2f}" for j in order)
         print(f"  the kernel leans on: {shares}")
-    print("\nThe learned kernel of the last set:\n" + str(learned.kernel_))
+    print(f"\nThe kernel of the last set:\n{replace(learned.kernel_, columns=tuple(columns))}")
 
 
 if __name__ == "__main__":

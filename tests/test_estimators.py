@@ -166,6 +166,15 @@ def test_two_phases_weights_from_one_chunk_machine_on_another():
     np.testing.assert_allclose(second.kernel_.W[1], first.kernel_.W[1], rtol=1e-9)
 
 
+def test_a_kernel_is_not_handed_to_columns_of_other_names():
+    X, y = friedman(60)
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    kernel = HGKRegressor(optimiser=SHORT, random_state=0).fit(frame, y).kernel_
+    HGKRegressor(kernel=kernel, random_state=0).fit(frame[:40], y[:40])
+    with pytest.raises(ValueError, match="same columns in the same order"):
+        HGKRegressor(kernel=kernel, random_state=0).fit(frame[list("fedcba")], y)
+
+
 def test_learning_curve_falls_towards_the_bayes_risk():
     """y = sin(4 x_1) + noise of variance 1/4: the risk falls and comes within 5 % of the Bayes risk."""
     rng = np.random.default_rng(0)
@@ -240,7 +249,8 @@ def test_in_pipelines_searches_and_cross_validation():
     pipeline = make_pipeline(StandardScaler(), HGKClassifier(optimiser=SHORT, random_state=0))
     assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.9
     assert cross_val_predict(pipeline, X, y, cv=3, method="predict_proba").shape == (150, 3)
-    search = GridSearchCV(pipeline, {"hgkclassifier__lam": [1e-4, 1e-2], "hgkclassifier__preset": ["plain"]}, cv=3)
+    grid = {"hgkclassifier__lam": [1e-4, 1e-2], "hgkclassifier__optimiser": [SHORT, Algorithm1(M=1, L=1)]}
+    search = GridSearchCV(pipeline, grid, cv=3)
     assert search.fit(X, y).best_score_ > 0.9
 
 
@@ -373,6 +383,12 @@ LABELS = (Y.mean() < Y).astype(int)
         (HGKRegressor(architecture="two_layers"), X, Y, TypeError, "architecture='two_layers' was given"),
         (HGKRegressor(architecture=[1, 2]), X, Y, TypeError, "architecture holds 1"),
         (HGKRegressor(callback="x"), X, Y, TypeError, "callback='x' was given"),
+        (HGKRegressor(["default"]), X, Y, ValueError, "is unknown; use one of"),
+        (HGKRegressor(lam=True), X, Y, ValueError, "lam=True was given"),
+        (HGKRegressor("plain", groups={"a": [0]}), X, Y, ValueError, "plain preset has its own kernel"),
+        (HGKRegressor(groups={"a": [True]}), X, Y, ValueError, "names the column True"),
+        (HGKRegressor(groups={"a": []}), X, Y, ValueError, "Group 'a' was given as"),
+        (HGKRegressor(), pd.DataFrame({"day": pd.date_range("2020", periods=30)}), Y, ValueError, "'day' holds dates"),
         (HGKRegressor(groups={"a": [0, 9]}), X, Y, ValueError, "names the column 9"),
         (HGKRegressor(groups={"a": [0]}, architecture=isotropic(6)), X, Y, ValueError, "given together"),
     ],
@@ -399,8 +415,8 @@ def test_constant_and_repeated_columns_are_named():
     with pytest.warns(UserWarning, match="Remove them") as caught:
         model = HGKRegressor(optimiser=SHORT, random_state=0).fit(table, Y)
     text = " ".join(str(w.message) for w in caught)
-    assert "x6 are constant" in text
-    assert "x7 repeat other columns" in text
+    assert "weight 0: x6." in text
+    assert "at will: x7." in text
     assert model.feature_importances_[6] == 0
     assert np.isfinite(model.predict(table)).all()
 

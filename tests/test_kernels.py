@@ -263,6 +263,8 @@ def test_gaussian_process_learns_weights():
     ("build", "sentence"),
     [
         (lambda: two_layers(4, 3, 9), "coordinates_per_node=9"),
+        (lambda: two_layers(4, 0), "nodes=0 were given; whole numbers >= 1"),
+        (lambda: two_layers(4, 2.5), "nodes=2.5 were given"),
         (lambda: two_layers(4, 3, scheme="fancy"), "'balanced' or 'random'"),
         (lambda: type(isotropic(2))(3, ((0, 3),)), "indices from 0 to 2"),
         (lambda: type(isotropic(2))(3, ((),)), "non-empty set"),

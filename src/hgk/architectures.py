@@ -202,12 +202,11 @@ def two_layers(
         some node (which universality asks for) as soon as nodes x coordinates_per_node >= d.
     """
     rng = np.random.default_rng(rng)
+    if not (isinstance(d, Integral) and isinstance(nodes, Integral) and d >= 1 and nodes >= 1):
+        raise ValueError(f"d={d!r} and nodes={nodes!r} were given; whole numbers >= 1 are expected.")
     size = min(d, max(2, -(-2 * d // nodes))) if coordinates_per_node is None else coordinates_per_node
-    if nodes < 1 or not 1 <= size <= d:
-        raise ValueError(
-            f"nodes={nodes} and coordinates_per_node={size} were given; expected nodes >= 1 and between 1 and "
-            f"{d} coordinates per node."
-        )
+    if not 1 <= size <= d:
+        raise ValueError(f"coordinates_per_node={size} was given; expected a number from 1 to d={d}.")
     if scheme == "random":
         sets = [rng.choice(d, size, replace=False).tolist() for _ in range(nodes)]
     elif scheme == "balanced":
@@ -249,7 +248,7 @@ def grouped(groups: Mapping[str, Iterable[int | str]], columns: Sequence[str] | 
     ((0, 1), (2, 3))
     """
     for name, group in groups.items():
-        if isinstance(group, str) or not isinstance(group, Iterable):
+        if isinstance(group, str) or not isinstance(group, Iterable) or not len(list(group)):
             raise ValueError(
                 f"Group {name!r} was given as {group!r}; a list of columns is expected, such as [{group!r}]."
             )
@@ -269,7 +268,7 @@ def _index(column: int | str, names: list[str], d: int, group: str) -> int:
     if isinstance(column, str):
         if column in names:
             return names.index(column)
-    elif isinstance(column, Integral) and 0 <= column < d:
+    elif isinstance(column, Integral) and not isinstance(column, bool | np.bool) and 0 <= column < d:
         return int(column)
     known = f"names such as {', '.join(names[:5])}" if names else f"indices from 0 to {d - 1}"
     raise ValueError(f"Group {group!r} names the column {column!r}, which the data do not have; use {known}.")
@@ -298,6 +297,9 @@ def compose(parts: Sequence[Architecture]) -> Architecture:
     >>> compose([two_layers(6, 4), two_layers(6, 2)]).depth
     3
     """
+    strangers = [a for a in parts if not isinstance(a, Architecture)]
+    if strangers:
+        raise TypeError(f"{strangers[0]!r} was given to compose; Architectures such as two_layers(d, 4) are expected.")
     if not parts or len({(a.depth, a.d) for a in parts}) != 1:
         raise ValueError(
             f"Trees of (depth, columns) {[(a.depth, a.d) for a in parts]} were given; a parent's children must "

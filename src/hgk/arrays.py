@@ -59,14 +59,14 @@ def row_blocks(n: int, m: int) -> list[slice]:
 
 @contextmanager
 def threads_for(n: int) -> Iterator[None]:
-    """One thread for problems of fewer than 1000 rows.
+    """One thread for problems of fewer than 2000 rows.
 
-    Their tiles are too small to share: a second thread gains nothing on idle cores, and on busy ones it
-    costs a lot (300 rows, two other processes running: 30 s instead of 1 s), because threads wait spinning.
+    Their tiles are small: a second thread gains little on idle cores, and on busy ones it costs a lot
+    (1000 rows with one more process running: 35 s instead of 3 s), because threads wait spinning.
     """
     before = torch.get_num_threads()
     try:
-        torch.set_num_threads(1 if n < 1000 else before)
+        torch.set_num_threads(1 if n < 2000 else before)
         yield
     finally:
         torch.set_num_threads(before)

@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from hgk.architectures import Architecture, grouped
 from hgk.arrays import require_memory, threads_for
-from hgk.inputs import Scaling, column_remarks, merge_rows
+from hgk.inputs import Scaling, column_remarks, merge_rows, refuse_dates
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Machine, Rows, average, loo_average
 from hgk.optimisers import Algorithm1
@@ -116,7 +116,7 @@ class _HGK(BaseEstimator):
     # ------------------------------------------------------------ from parameters to objects
 
     def _check_parameters(self) -> Preset:
-        if self.preset not in PRESETS:
+        if not isinstance(self.preset, str) or self.preset not in PRESETS:
             raise ValueError(f"preset={self.preset!r} is unknown; use one of {', '.join(map(repr, PRESETS))}.")
         expected = [
             ("kernel", HierarchicalKernel, "a HierarchicalKernel, such as the kernel_ of a fitted estimator"),
@@ -138,8 +138,16 @@ class _HGK(BaseEstimator):
         given = [name for name in ("kernel", "architecture", "groups") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"{' and '.join(given)} were given together; each fixes the kernel's shape, so give one.")
-        if self.lam is not None and not (isinstance(self.lam, Real) and 0 < self.lam < float("inf")):
+        if self.lam is not None and not (
+            isinstance(self.lam, Real) and not isinstance(self.lam, bool) and 0 < self.lam < float("inf")
+        ):
             raise ValueError(f"lam={self.lam!r} was given; a finite number > 0 is expected, or None to choose it.")
+        if self.preset == "plain" and (given or self.optimiser is not None):
+            names = [*given, *(["optimiser"] if self.optimiser is not None else [])]
+            raise ValueError(
+                f"preset='plain' was given with {' and '.join(names)}; the plain preset has its own kernel and learns "
+                "no weights, so leave one of them out."
+            )
         return PRESETS[self.preset]
 
     def _architectures(self, preset: Preset, rng: np.random.Generator) -> list[Architecture]:
@@ -160,8 +168,18 @@ class _HGK(BaseEstimator):
             if shape.d != self.n_features_in_:
                 raise ValueError(
                     f"A kernel for {shape.d} columns was given with data of {self.n_features_in_} columns; "
-                    "build the architecture for the data's width."
+                    "give one that was built for this many columns."
                 )
+        self._check_names()
+
+    def _check_names(self) -> None:
+        """A kernel learned on named columns is for columns of the same names, in the same order."""
+        names = tuple(map(str, getattr(self, "feature_names_in_", ())))
+        if self.kernel is not None and self.kernel.columns and names and self.kernel.columns != names:
+            raise ValueError(
+                f"The kernel was learned on the columns {', '.join(self.kernel.columns[:5])}..., and the data have "
+                f"{', '.join(names[:5])}...; give the same columns in the same order."
+            )
 
     def _lams(self, rows: Rows) -> np.ndarray:
         return lam_grid(rows.size) if self.lam is None else np.array([float(self.lam)])
@@ -179,6 +197,7 @@ class _HGK(BaseEstimator):
     # ------------------------------------------------------------------------- from data to rows
 
     def _read(self, X, y, sample_weight) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        refuse_dates(X)
         X, y = validate_data(
             self,
             X,
@@ -375,7 +394,7 @@ class HGKClassifier(ClassifierMixin, _HGK):
         self.classes_ = np.unique(y[weight > 0])
         if len(self.classes_) < 2:
             raise ValueError(
-                f"y holds the single class {self.classes_[0]!r} (among rows of positive weight); a classifier "
+                f"y holds the single class {str(self.classes_[0])!r} (among rows of positive weight); a classifier "
                 "needs at least two classes."
             )
         self._single_column = len(self.classes_) == 2

@@ -63,22 +63,34 @@ def merge_rows(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Merged:
     return Merged(distinct[:, :d].copy(), distinct[:, d:].copy(), total, everywhere)
 
 
+def refuse_dates(X) -> None:
+    """Dates would be taken for nanoseconds."""
+    dtypes = getattr(X, "dtypes", None)
+    if dtypes is None or not hasattr(X, "columns"):
+        return
+    for name, kind in zip(X.columns, dtypes, strict=True):
+        if str(kind).lower().startswith(("datetime", "date", "time", "duration", "period")):
+            raise ValueError(
+                f"Column {name!r} holds dates ({kind}); turn it into numbers, such as a year, a day of the week or "
+                "days since an event, or leave it out."
+            )
+
+
 def column_remarks(X: np.ndarray, names: list[str]) -> list[str]:
     """One sentence for constant columns and one for pairs of equal columns, if there are any."""
     constant = np.flatnonzero(X.min(0) == X.max(0))
     remarks = []
     if len(constant):
         remarks.append(
-            f"The columns {_listed(constant, names)} are constant and cannot help; they get weight 0. "
-            "Remove them to silence this."
+            f"Constant columns cannot help and get weight 0: {_listed(constant, names)}. Remove them to silence this."
         )
     first: dict[bytes, int] = {}
     copies = [j for j in range(X.shape[1]) if first.setdefault(X[:, j].tobytes(), j) != j]
     copies = [j for j in copies if j not in set(constant)]
     if copies:
         remarks.append(
-            f"The columns {_listed(copies, names)} repeat other columns, so that their relevance is shared at "
-            "will between the copies. Remove them to silence this."
+            f"Columns that repeat others share their relevance with them at will: {_listed(copies, names)}. "
+            "Remove them to silence this."
         )
     return remarks
 

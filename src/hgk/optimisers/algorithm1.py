@@ -67,7 +67,7 @@ class Algorithm1:
     def __post_init__(self) -> None:
         for name in ("M", "L", "N1", "N2", "N3"):
             value = getattr(self, name)
-            if not isinstance(value, Integral) or value < 1:
+            if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name}={value!r} was given to Algorithm1; a whole number >= 1 is expected.")
 
     @classmethod
@@ -117,7 +117,10 @@ class _Run:
         return self.kernel.with_weights(self.best)
 
     def _beats_plain(self) -> bool:
-        """On D3: is the best risk below the plain Gaussian machine's, by more than the difference's standard error?"""
+        """Is the best risk on D3 below the plain Gaussian machine's, by two standard errors of the difference?
+
+        Two, because the weights were chosen on D3, if only among a handful of candidates.
+        """
         D3 = self.rows[torch.from_numpy(self.D3)]
         plain = self._train(self.plain.W, self.plain)
         learned = self._train(self.best)
@@ -129,7 +132,7 @@ class _Run:
         mean = float(share @ gain)
         error = float((share**2 @ (gain - mean) ** 2) ** 0.5)
         self.progress.report(stage="guard", plain_D3=float(share @ losses[0]), learned_D3=float(share @ losses[1]))
-        return mean > error
+        return mean > 2 * error
 
     def _train(self, W: Weights, kernel: HierarchicalKernel | None = None) -> Objective:
         """α on D1, with λ and γ by cross-validation on D1."""
