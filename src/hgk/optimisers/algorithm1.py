@@ -57,10 +57,10 @@ class Algorithm1:
     Algorithm1(M=15, L=10, N1=1000, N2=500, N3=10, guard=False)
     """
 
-    M: int = 3
+    M: int = 2
     L: int = 2
-    N1: int = 50
-    N2: int = 50
+    N1: int = 60
+    N2: int = 40
     N3: int = 6
     guard: bool = False
 
