@@ -28,6 +28,7 @@ from hgk import (
     two_layers,
 )
 from hgk.machines import train
+from hgk.plans import PRESETS
 from hgk.progress import Progress
 from hgk.selection import search
 
@@ -267,7 +268,7 @@ def test_several_architectures_are_chosen_by_the_papers_protocol():
     model = HGKRegressor(architecture=[isotropic(6), inhomogeneous(6)], optimiser=SHORT, random_state=0).fit(X, y)
     assert len(model.machines_) == 5
     assert model.history_[-1]["stage"] == "architecture"
-    t = np.mean([m(torch.from_numpy(model._scaling(X))).numpy()[:, 0] for m in model.machines_], axis=0)
+    t = np.mean([m(torch.from_numpy(model._inputs(X))).numpy()[:, 0] for m in model.machines_], axis=0)
     np.testing.assert_allclose(model.predict(X), model._decode(np.clip(t, -1, 1)[:, None]))
     assert np.corrcoef(model.loo_predictions_, y)[0, 1] > 0.7
     mean = np.mean([m.kernel.relevance(model._rows.X) for m in model.machines_], axis=0)
@@ -283,9 +284,7 @@ def test_folds_of_a_classifier_hold_every_class():
 
 
 def test_the_paper_preset_is_the_papers_protocol():
-    from hgk.presets import PRESETS
-
-    paper = PRESETS["paper"]
+    paper = PRESETS["paper"].plan
     assert paper.optimiser == Algorithm1.paper()
     shapes = paper.architectures(20, np.random.default_rng(0))
     assert [a.depth for a in shapes] == [1, 2, 2, 2, 2, 2, 2]
@@ -362,7 +361,6 @@ LABELS = (Y.mean() < Y).astype(int)
 @pytest.mark.parametrize(
     ("model", "X", "y", "error", "sentence"),
     [
-        (HGKRegressor(), np.where(X > 0.9, np.nan, X), Y, ValueError, "contains NaN"),
         (HGKRegressor(), np.where(X > 0.9, np.inf, X), Y, ValueError, "contains infinity"),
         (HGKRegressor(), X, np.where(np.arange(30) == 3, np.nan, Y), ValueError, "contains NaN"),
         (HGKRegressor(), X[:1], Y[:1], ValueError, "1 sample"),
@@ -373,7 +371,13 @@ LABELS = (Y.mean() < Y).astype(int)
         (HGKClassifier(), X, np.ones(30), ValueError, "single class .* at least two classes"),
         (HGKClassifier(), X, np.column_stack([LABELS, LABELS]), ValueError, "1d array"),
         (HGKClassifier(), X, Y, ValueError, "continuous"),
-        (HGKRegressor("papre"), X, Y, ValueError, "preset='papre' is unknown; use one of 'default', 'paper', 'plain'"),
+        (
+            HGKRegressor("papre"),
+            X,
+            Y,
+            ValueError,
+            "preset='papre' is unknown; use one of 'default', 'gradients', 'paper', 'plain'",
+        ),
         (HGKRegressor(lam=-1), X, Y, ValueError, "lam=-1 was given; a finite number > 0"),
         (HGKRegressor(lam=np.nan), X, Y, ValueError, "lam=nan was given"),
         (HGKRegressor(kernel="rbf"), X, Y, TypeError, "kernel='rbf' was given; a HierarchicalKernel"),

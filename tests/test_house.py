@@ -26,7 +26,7 @@ ORDER = [
     "inputs",
     "selection",
     "optimisers",
-    "presets",
+    "plans",
     "adapters",
     "estimators",
 ]

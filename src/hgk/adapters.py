@@ -73,7 +73,8 @@ class GaussianProcessKernel(Kernel):
 
     def _gradient(self, X) -> np.ndarray:
         """∂K/∂θ, (n, n, weights): the array that scikit-learn's Gaussian process asks for."""
-        rows = tensor(X, torch.float64)
+        features = X if self.kernel.inputs is None else self.kernel.inputs(X)
+        rows = tensor(features, torch.float64)
         places = {place: i for i, place in enumerate(self._places())} if len(self.theta) else {}
         require_memory(len(rows), len(rows), max(1, len(places)), torch.float64, "The kernel's gradient")
         gradient = np.empty((len(rows), len(rows), len(places)))

@@ -120,6 +120,11 @@ class Architecture:
         """Children, in layer ``layer - 1``, of a node of layer ``layer`` (layers count from 1)."""
         return [i for i, parent in enumerate(self.parents[layer - 2]) if parent == node]
 
+    def expanded(self, owner: Sequence[int] | np.ndarray) -> Architecture:
+        """The same tree on features, where ``owner[f]`` is the column that feature f is made of."""
+        sets = tuple(tuple(f for f, j in enumerate(owner) if j in set(c)) for c in self.coordinates)
+        return replace(self, d=len(owner), coordinates=sets)
+
     @property
     def mask(self) -> torch.Tensor:
         """nodes x d, True where the column belongs to the node."""

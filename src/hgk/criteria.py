@@ -61,17 +61,21 @@ class Inverse:
 
 def invert(K: torch.Tensor, Y: torch.Tensor, lam: float, s: torch.Tensor) -> Inverse:
     """G = (K + nλ S⁻¹)⁻¹ by Cholesky's factorisation of the symmetrised system."""
+    dtype = K.dtype
     K, Y, s = K.double(), Y.double(), s.double()
     c = float(s.sum()) * lam
     root = s.sqrt()[:, None]
-    L, _ = cholesky(root * K * root.T, c)
+    L, _ = cholesky(root * K * root.T, c, dtype)
     G = torch.cholesky_inverse(L)
     G = root * G * root.T
     return Inverse(G, G @ Y, Y, s, c)
 
 
+@dataclass(frozen=True)
 class LeaveOneOut:
     """The mean squared leave-one-out residual."""
+
+    product_dtype: torch.dtype = torch.float64
 
     def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: float, s: torch.Tensor) -> Evaluation:
         inverse = invert(K, Y, lam, s)
@@ -79,8 +83,11 @@ class LeaveOneOut:
         diagonal = G.diagonal()[:, None]
         r = inverse.alpha / diagonal
         dalpha = 2 * s * r / (n * diagonal)
-        h = (-2 * s * r**2 / (n * diagonal)).sum(1)
-        return inverse.gradient(float((s * r**2).sum()) / n, dalpha, (G * h) @ G)
+        # H = -diag(h), so G H G = -(G √h)(G √h)ᵀ; single precision is enough for a gradient, and it is most of
+        # the work (b = 1000, one core: 36 ms in double, 12 ms in single precision).
+        root = (2 * s * r**2 / (n * diagonal)).sum(1).sqrt()
+        half = (G * root).to(self.product_dtype)
+        return inverse.gradient(float((s * r**2).sum()) / n, dalpha, -(half @ half.T).double())
 
 
 @dataclass(frozen=True)

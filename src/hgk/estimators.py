@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -13,17 +14,23 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _check_y,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
 
 from hgk.architectures import Architecture, grouped
 from hgk.arrays import require_memory, threads_for
-from hgk.inputs import Scaling, column_remarks, merge_rows, refuse_dates
+from hgk.inputs import Encoder, Inputs, Merged, Reader, Scaling, column_remarks, is_mixed, merge_rows, split
 from hgk.kernels import HierarchicalKernel
-from hgk.machines import Machine, Rows, average, loo_average
-from hgk.optimisers import Algorithm1
-from hgk.presets import PRESETS, Preset
+from hgk.machines import Rows, average, loo_average
+from hgk.optimisers import Adam, Algorithm1
+from hgk.plans import PRESETS, Given, Learned, LeaveOneOutGradients, Plan, Preset, mixed
 from hgk.progress import Event, Progress
-from hgk.selection import FOLDS, Task, fold_numbers, kernel_per_fold, lam_grid, one_kernel
+from hgk.selection import FOLDS, Task, fold_numbers, lam_grid
 
 # Labels are scaled to [-1, 1], and predictions clipped there, as in the paper.
 CLIP = 1.0
@@ -46,7 +53,7 @@ class _HGK(BaseEstimator):
         kernel: HierarchicalKernel | None = None,
         architecture: Architecture | Sequence[Architecture] | None = None,
         groups: Mapping[str, Iterable[int | str]] | None = None,
-        optimiser: Algorithm1 | None = None,
+        optimiser: Algorithm1 | Adam | None = None,
         lam: float | None = None,
         random_state=None,
         n_jobs: int | None = None,
@@ -79,39 +86,25 @@ class _HGK(BaseEstimator):
         self
         """
         preset = self._check_parameters()
-        X, Y, weight = self._read(X, y, sample_weight)
+        columns, Y, weight = self._read(X, y, sample_weight)
 
-        merged = merge_rows(X, Y, weight)
-        self._check_rows(merged.X)
-        self._scaling = Scaling.of(merged.X)
-        rows = Rows(*map(torch.from_numpy, (self._scaling(merged.X), merged.y, merged.weight)))
+        reader = self._reader(columns)
+        merged = merge_rows(reader(columns), Y, weight)
+        self._check_rows(merged.X, reader)
+        encoder = self._encoder(merged, reader, preset)
+        rows = Rows(*map(torch.from_numpy, (encoder(merged.X), merged.y, merged.weight)))
 
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         task = Task(rows, self._folds(merged.y, rng), self._lams(rows), CLIP)
-        require_memory(
-            len(rows),
-            len(rows),
-            MATRICES * effective_n_jobs(self.n_jobs or 1),
-            torch.float64,
-            "A fit on kernel matrices",
-        )
+        matrices = MATRICES * effective_n_jobs(self.n_jobs or 1)
+        require_memory(len(rows), len(rows), matrices, torch.float64, "A fit on kernel matrices")
         with threads_for(len(rows)), Progress(self._callback()) as progress:
-            self.machines_ = self._train(task, preset, rng, progress)
+            self.machines_ = self._plan(preset, encoder).machines(task, rng, progress, self.n_jobs)
 
-        self._store(rows, progress)
-        self._place, self._left_out, self._loo = merged.place, self._scaling(X[merged.place < 0]), None
+        self._inputs = Inputs(reader, encoder)
+        self._place, self._left_out, self._loo = merged.place, encoder(reader(columns)[merged.place < 0]), None
+        self._store(rows, merged.X, progress)
         return self
-
-    def _train(self, task: Task, preset: Preset, rng: np.random.Generator, progress: Progress) -> list[Machine]:
-        """A given kernel keeps its weights; one architecture learns on all rows; several, on each fold."""
-        if self.kernel is not None:
-            return [one_kernel(self.kernel.rescaled(self._scaling.half), task, progress)]
-        optimiser = self.optimiser or preset.optimiser
-        architectures = self._architectures(preset, rng)
-        if len(architectures) > 1:
-            return kernel_per_fold(architectures, optimiser, task, rng, progress, self.n_jobs)
-        kernel = optimiser.learn(architectures[0], task.rows, task.clip, rng, progress)
-        return [one_kernel(kernel, task, progress)]
 
     # ------------------------------------------------------------ from parameters to objects
 
@@ -122,7 +115,7 @@ class _HGK(BaseEstimator):
             ("kernel", HierarchicalKernel, "a HierarchicalKernel, such as the kernel_ of a fitted estimator"),
             ("architecture", Architecture | list | tuple, "an Architecture or a list of them"),
             ("groups", Mapping, "a mapping such as {'body': ['age', 'bmi']}"),
-            ("optimiser", Algorithm1, "an Algorithm1, such as Algorithm1(M=5)"),
+            ("optimiser", Algorithm1 | Adam, "an Algorithm1, such as Algorithm1(M=5), or an Adam"),
         ]
         for name, kind, what in expected:
             value = getattr(self, name)
@@ -150,36 +143,71 @@ class _HGK(BaseEstimator):
             )
         return PRESETS[self.preset]
 
-    def _architectures(self, preset: Preset, rng: np.random.Generator) -> list[Architecture]:
-        d = self.n_features_in_
-        if self.groups is not None:
-            names = getattr(self, "feature_names_in_", None)
-            return [grouped(self.groups, d if names is None else list(names))]
-        return self._given_architectures() or preset.architectures(d, rng)
+    def _plan(self, preset: Preset, encoder: Encoder) -> Plan:
+        """The preset's plan, or one that honours the kernel, architecture, groups or optimiser given."""
+        if self.kernel is not None:
+            return Given(self.kernel)
+        given = [a.expanded(encoder.owner) for a in self._given_architectures()]
+        if not given and self.optimiser is None:
+            return preset.plan
+        if len(given) == 1 and self.optimiser is None and isinstance(preset.plan, LeaveOneOutGradients):
+            return replace(preset.plan, architecture=lambda d, rng: given[0])
+        base = preset.plan if isinstance(preset.plan, Learned) else Learned(lambda d, rng: [mixed(d, rng)], Adam())
+        architectures = (lambda d, rng: given) if given else base.architectures
+        return Learned(architectures, self.optimiser or base.optimiser)
 
     def _given_architectures(self) -> list[Architecture]:
+        if self.groups is not None:
+            names = getattr(self, "feature_names_in_", None)
+            return [grouped(self.groups, self.n_features_in_ if names is None else list(names))]
         given = () if self.architecture is None else self.architecture
         return [given] if isinstance(given, Architecture) else list(given)
 
     def _check_width(self) -> None:
         if self.architecture is not None and not self._given_architectures():
             raise ValueError("architecture=[] was given; at least one Architecture is expected.")
-        for shape in [self.kernel.architecture] if self.kernel is not None else self._given_architectures():
-            if shape.d != self.n_features_in_:
+        widths = [a.d for a in self._given_architectures()]
+        if self.kernel is not None:
+            given = self._given_inputs()
+            widths = [self.kernel.architecture.d if given is None else len(given.encoder.columns)]
+        for width in widths:
+            if width != self.n_features_in_:
                 raise ValueError(
-                    f"A kernel for {shape.d} columns was given with data of {self.n_features_in_} columns; "
+                    f"A kernel for {width} columns was given with data of {self.n_features_in_} columns; "
                     "give one that was built for this many columns."
                 )
         self._check_names()
 
     def _check_names(self) -> None:
         """A kernel learned on named columns is for columns of the same names, in the same order."""
-        names = tuple(map(str, getattr(self, "feature_names_in_", ())))
-        if self.kernel is not None and self.kernel.columns and names and self.kernel.columns != names:
+        given, names = self._given_inputs(), tuple(map(str, getattr(self, "feature_names_in_", ())))
+        known = () if given is None else given.reader.names
+        if known and names and known not in (names, tuple(f"x{j}" for j in range(len(known)))):
             raise ValueError(
-                f"The kernel was learned on the columns {', '.join(self.kernel.columns[:5])}..., and the data have "
+                f"The kernel was learned on the columns {', '.join(known[:5])}..., and the data have "
                 f"{', '.join(names[:5])}...; give the same columns in the same order."
             )
+
+    def _given_inputs(self) -> Inputs | None:
+        """What a given kernel that was learned by an estimator brings along."""
+        inputs = None if self.kernel is None else self.kernel.inputs
+        return inputs if isinstance(inputs, Inputs) else None
+
+    def _reader(self, columns: list[np.ndarray]) -> Reader:
+        given = self._given_inputs()
+        if given is not None:
+            return given.reader
+        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(len(columns))])
+        return Reader.of(columns, [str(name) for name in names])
+
+    def _encoder(self, merged: Merged, reader: Reader, preset: Preset) -> Encoder:
+        """A given kernel brings its own, or takes the columns as they are."""
+        given = self._given_inputs()
+        if given is not None:
+            return given.encoder
+        if self.kernel is not None:
+            return Encoder.identity(reader)
+        return Encoder.of(merged.X, merged.weight, reader, preset.ranks, preset.robust)
 
     def _lams(self, rows: Rows) -> np.ndarray:
         return lam_grid(rows.size) if self.lam is None else np.array([float(self.lam)])
@@ -196,29 +224,40 @@ class _HGK(BaseEstimator):
 
     # ------------------------------------------------------------------------- from data to rows
 
-    def _read(self, X, y, sample_weight) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        refuse_dates(X)
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            dtype=np.float64,
-            ensure_min_samples=2,
-            multi_output=self._multi_output,
-            y_numeric=self._y_numeric,
-        )
+    def _read(self, X, y, sample_weight) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+        columns = self._columns(X, reset=True)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        check_consistent_length(X, y)
+        y = _check_y(y, multi_output=self._multi_output, y_numeric=self._y_numeric, estimator=self)
         self._check_width()
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return X, self._encode(y, weight), weight
+        weight = _check_sample_weight(sample_weight, columns[0], dtype=np.float64, ensure_non_negative=True)
+        return columns, self._encode(y, weight), weight
 
-    def _check_rows(self, X: np.ndarray) -> None:
+    def _columns(self, X, reset: bool) -> list[np.ndarray]:
+        """Float columns, object columns where they are categorical; infinite cells are refused."""
+        fewest = 2 if reset else 1
+        if not is_mixed(X):
+            X = validate_data(
+                self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=fewest, reset=reset
+            )
+            return split(X)[0]
+        validate_data(self, X, skip_check_array=True, reset=reset)
+        if len(X) < fewest:
+            raise ValueError(f"Found {len(X)} sample(s) (n_samples={len(X)}) while a minimum of {fewest} is required.")
+        columns, names = split(X)
+        for column, name in zip(columns, names, strict=True):
+            if column.dtype != object and np.isinf(column).any():
+                raise ValueError(f"Column {name!r} contains infinity; replace it by a number or a missing value.")
+        return columns
+
+    def _check_rows(self, X: np.ndarray, reader: Reader) -> None:
         if len(X) < 2:
             raise ValueError(
                 "The data have 1 sample after equal rows were merged and rows of weight 0 left out (n_samples=1); "
                 "at least 2 different rows are needed."
             )
-        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])
-        for remark in column_remarks(X, list(map(str, names))):
+        for remark in column_remarks(X, reader.names):
             warnings.warn(remark, UserWarning, stacklevel=3)
 
     def _folds(self, Y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -226,17 +265,17 @@ class _HGK(BaseEstimator):
 
     # -------------------------------------------------------------------------- what a fit leaves
 
-    def _store(self, rows: Rows, progress: Progress) -> None:
-        first = self.machines_[0]
-        names = tuple(map(str, getattr(self, "feature_names_in_", ())))
-        kernel = first.kernel.rescaled(self._scaling.factor)
-        self.kernel_ = HierarchicalKernel(kernel.architecture, kernel.W, kernel.gamma, names)
+    def _store(self, rows: Rows, X: np.ndarray, progress: Progress) -> None:
+        first, encoder = self.machines_[0], self._inputs.encoder
+        names = tuple(feature.name for feature in encoder.features)
+        self.kernel_ = replace(first.kernel, columns=names, inputs=self._inputs)
         self.alpha_ = _columns_out(first.alpha.numpy(), self._single_column)
         self.lam_, self.gamma_ = first.lam, first.kernel.gamma
         self.history_ = progress.history
-        self.X_fit_ = self._scaling.inverse(rows.X.numpy())
+        self.X_fit_ = X
         sample = rows.X[:: max(1, len(rows) // 500)]
-        self.feature_importances_ = np.mean([m.kernel.relevance(sample) for m in self.machines_], axis=0)
+        relevance = np.mean([m.kernel.relevance(sample) for m in self.machines_], axis=0)
+        self.feature_importances_ = np.bincount(encoder.owner, weights=relevance, minlength=self.n_features_in_)
         self._rows = rows
         if progress.shortened:
             warnings.warn(
@@ -271,8 +310,14 @@ class _HGK(BaseEstimator):
     def _predict_columns(self, X) -> np.ndarray:
         """The clipped averaged function, one column per output, in [-1, 1]."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return average(self.machines_, torch.from_numpy(self._scaling(X)), CLIP).numpy()
+        features = self._inputs.encoder(self._inputs.reader(self._columns(X, reset=False)))
+        return average(self.machines_, torch.from_numpy(features), CLIP).numpy()
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        return tags
 
 
 def _columns_out(t: np.ndarray, single: bool) -> np.ndarray:
@@ -284,13 +329,16 @@ class HGKRegressor(RegressorMixin, _HGK):
 
     Solves ``min_f λ‖f‖² + (1/n) Σ (y_i - f(x_i))²`` over the kernel's function space; the kernel's
     weights, its width γ and λ are chosen from the data. Columns and labels are scaled to [-1, 1], and
-    predictions are clipped to the range of the training labels.
+    predictions are clipped to the range of the training labels. Columns may be categorical (in pandas and
+    polars frames) and may have missing cells.
 
     Parameters
     ----------
-    preset : {"default", "paper", "plain"}, default="default"
+    preset : {"default", "gradients", "paper", "plain"}, default="default"
         What is learned, and how. "default": a depth-2 kernel with 8 nodes by a short run of the paper's
-        Algorithm 1. "paper": the paper's protocol, seven architectures chosen by 5-fold
+        Algorithm 1. "gradients": depth-2 kernels of smooth, rough and oblique nodes on scaled and rank
+        copies of the columns, by mini-batches of exact leave-one-out gradients, chosen and averaged on rows
+        set aside; more accurate and slower. "paper": the paper's protocol, seven architectures chosen by 5-fold
         cross-validation, each by a full run of Algorithm 1 per fold (hours for thousands of rows).
         "plain": the isotropic Gaussian kernel; only λ and γ are chosen.
     kernel : HierarchicalKernel, optional
@@ -315,7 +363,7 @@ class HGKRegressor(RegressorMixin, _HGK):
     Attributes
     ----------
     kernel_ : HierarchicalKernel
-        The learned kernel, in the units of the columns given to ``fit``.
+        The learned kernel; called with tables like those given to ``fit`` it encodes them first.
     alpha_ : ndarray of shape (n_rows,) or (n_rows, n_outputs)
         Coefficients of the distinct training rows, for labels scaled to [-1, 1].
     lam_, gamma_ : float

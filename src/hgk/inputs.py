@@ -1,17 +1,32 @@
 """From a user's table to numbers the machine likes, and back.
 
-    x  ->  [-1, 1]^d by each column's range          y  ->  [-1, 1] by its range, or ±1 codes of the classes
+    table  --read-->  numbers, categories as codes, missing cells as NaN
+           --merge--> distinct rows and their weights
+           --encode-> features, each about [-1, 1]
+
+A numeric column becomes a scaled copy and a rank copy (its weighted distribution function on the training
+rows), and the weights choose; the scaled copy bends logarithmically beyond three robust deviations, so
+that heavy tails do not squash the bulk. A categorical column becomes one indicator per frequent category;
+rare and unseen ones have none. A column with missing cells gets an indicator of them; the cells themselves
+sit at the column's middle.
 
 Equal rows (same x, same y) are merged into one whose weight is their sum, rows of weight 0 are left out,
 and the rows are put into lexicographic order. So a weight is exactly a number of repetitions, and no
-result depends on the order in which the rows came.
+result depends on the order in which the rows came. Every statistic below is weighted.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+
+# Categories with an indicator of their own, per column, by weight.
+MOST_CATEGORIES = 30
+# Knots that a rank copy keeps of its column's distribution function.
+KNOTS = 512
 
 
 @dataclass(frozen=True)
@@ -52,10 +67,12 @@ class Merged:
 
 
 def merge_rows(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Merged:
-    """Merge equal rows; ``y`` is (n, k)."""
+    """Merge equal rows; ``y`` is (n, k). Missing cells equal each other."""
     kept = np.flatnonzero(weight > 0)
     table = np.column_stack([X[kept], y[kept]])
-    distinct, place = np.unique(table, axis=0, return_inverse=True)
+    # NaN is not equal to itself; infinity cannot occur in checked data, and takes its place
+    distinct, place = np.unique(np.where(np.isnan(table), np.inf, table), axis=0, return_inverse=True)
+    distinct = np.where(np.isinf(distinct), np.nan, distinct)
     everywhere = np.full(len(X), -1)
     everywhere[kept] = place.reshape(-1)
     d = X.shape[1]
@@ -63,30 +80,283 @@ def merge_rows(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Merged:
     return Merged(distinct[:, :d].copy(), distinct[:, d:].copy(), total, everywhere)
 
 
-def refuse_dates(X) -> None:
-    """Dates would be taken for nanoseconds."""
-    dtypes = getattr(X, "dtypes", None)
-    if dtypes is None or not hasattr(X, "columns"):
-        return
-    for name, kind in zip(X.columns, dtypes, strict=True):
-        if str(kind).lower().startswith(("datetime", "date", "time", "duration", "period")):
-            raise ValueError(
-                f"Column {name!r} holds dates ({kind}); turn it into numbers, such as a year, a day of the week or "
-                "days since an event, or leave it out."
-            )
+# ---------------------------------------------------------------------------------------------- reading
 
 
-def column_remarks(X: np.ndarray, names: list[str]) -> list[str]:
+@dataclass(frozen=True)
+class Reader:
+    """Columns of a table as numbers; ``levels[j]`` are the categories of column j, None where it is numeric."""
+
+    names: tuple[str, ...]
+    levels: tuple[tuple[Any, ...] | None, ...]
+
+    @classmethod
+    def of(cls, columns: Sequence[np.ndarray], names: Sequence[str]) -> Reader:
+        """Numeric columns are float arrays, categorical ones object arrays with None for missing cells."""
+        levels = [
+            None if column.dtype != object else tuple(sorted({v for v in column if v is not None}, key=_level_key))
+            for column in columns
+        ]
+        return cls(tuple(names), tuple(levels))
+
+    def __call__(self, columns: Sequence[np.ndarray]) -> np.ndarray:
+        """Numbers, or codes 0, 1, ... of categories; NaN for missing cells, -1 for unseen categories."""
+        return np.column_stack(
+            [self._column(c, name, levels) for c, name, levels in zip(columns, self.names, self.levels, strict=True)]
+        )
+
+    def _column(self, column: np.ndarray, name: str, levels: tuple[Any, ...] | None) -> np.ndarray:
+        if levels is None:
+            if column.dtype == object:
+                raise ValueError(
+                    f"Column {name!r} holds text such as {next(v for v in column if v is not None)!r} but was numeric "
+                    "when the model was fitted; give numbers in it."
+                )
+            return column
+        if column.dtype != object:
+            column = _as_categories(column)
+        code = {level: float(i) for i, level in enumerate(levels)}
+        return np.array([np.nan if v is None else code.get(v, -1.0) for v in column])
+
+
+def _level_key(level: Any) -> tuple[str, Any]:
+    return type(level).__name__, level
+
+
+def _as_categories(column: np.ndarray) -> np.ndarray:
+    """Cells as Python objects, missing ones as None."""
+    out = np.empty(len(column), dtype=object)
+    out[:] = [None if v is None or v != v else v.item() if isinstance(v, np.generic) else v for v in column]
+    return out
+
+
+def columns_of(table: Any) -> tuple[list[np.ndarray], list[str]]:
+    """The columns of a pandas or polars frame: float arrays, or object arrays where they are categorical."""
+    names = [str(c) for c in table.columns]
+    return [_read_column(table[c], str(c)) for c in table.columns], names
+
+
+def _read_column(column: Any, name: str) -> np.ndarray:
+    kind = str(column.dtype).lower()
+    if kind.startswith(("datetime", "date", "time", "duration", "period")):
+        raise ValueError(
+            f"Column {name!r} holds dates ({column.dtype}); turn it into numbers, such as a year, a day of the week or "
+            "days since an event, or leave it out."
+        )
+    if any(word in kind for word in ("object", "str", "utf8", "categor", "enum")):
+        return _object_column(np.asarray(column.to_numpy(), dtype=object), name)
+    if kind in ("bool", "boolean"):
+        return _object_to_float(np.asarray(column.to_numpy(), dtype=object))
+    values = column.to_numpy(dtype=float, na_value=np.nan) if hasattr(column, "array") else column.to_numpy()
+    return np.asarray(values, dtype=float)
+
+
+def _object_column(cells: np.ndarray, name: str) -> np.ndarray:
+    """An object column is numeric if all its cells are numbers, else categorical."""
+    cells = _as_categories(cells)
+    present = [v for v in cells if v is not None]
+    if present and all(isinstance(v, (int, float)) for v in present):
+        return _object_to_float(cells)
+    odd = next((v for v in present if not isinstance(v, (str, int, float, bool))), None)
+    if odd is not None:
+        raise TypeError(
+            f"Column {name!r} holds {odd!r}; a cell's argument must be a string or a number, or a missing value."
+        )
+    # one type per column, so that categories can be sorted and compared
+    return np.array([None if v is None else str(v) for v in cells], dtype=object)
+
+
+def _object_to_float(cells: np.ndarray) -> np.ndarray:
+    return np.array([np.nan if v is None or v != v else float(v) for v in cells])
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The way from a table to features, as a function."""
+
+    reader: Reader
+    encoder: Encoder
+
+    def __call__(self, X: Any) -> np.ndarray:
+        return self.encoder(self.reader(split(X)[0]))
+
+
+def split(X: Any) -> tuple[list[np.ndarray], list[str]]:
+    """The columns of a table and their names; an array's columns are x0, x1, ..."""
+    if hasattr(X, "columns"):
+        return columns_of(X)
+    X = np.asarray(X)
+    names = [f"x{j}" for j in range(X.shape[1])]
+    if X.dtype.kind in "OUS":
+        return [_object_column(column.astype(object), name) for column, name in zip(X.T, names, strict=True)], names
+    return [np.asarray(column, dtype=float) for column in X.T], names
+
+
+def is_mixed(X: Any) -> bool:
+    """Whether a table has columns that are not plain numbers."""
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        kinds = [str(kind).lower() for kind in X.dtypes]
+        return not all(kind.startswith(("int", "uint", "float", "bool")) for kind in kinds)
+    return isinstance(X, np.ndarray) and X.dtype.kind in "US" and X.ndim == 2
+
+
+# --------------------------------------------------------------------------------------------- encoding
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One feature: the column it comes from, its name, and what it is a copy of."""
+
+    column: int
+    name: str
+    kind: str  # "scaled", "rank", "category" or "missing"
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Features of distinct rows; statistics weighted by the rows' weights."""
+
+    columns: tuple[Any, ...]
+    features: tuple[Feature, ...] = field(default=())
+
+    @classmethod
+    def of(cls, X: np.ndarray, weight: np.ndarray, reader: Reader, ranks: bool = True, robust: bool = True) -> Encoder:
+        columns = tuple(
+            Numeric.of(X[:, j], weight, name, ranks, robust)
+            if levels is None
+            else Category.of(X[:, j], weight, name, levels)
+            for j, (name, levels) in enumerate(zip(reader.names, reader.levels, strict=True))
+        )
+        return cls(columns, tuple(Feature(j, name, kind) for j, c in enumerate(columns) for name, kind in c.names))
+
+    @classmethod
+    def identity(cls, reader: Reader) -> Encoder:
+        """Every column as it is."""
+        columns = tuple(Unchanged(((name, "scaled"),)) for name in reader.names)
+        return cls(columns, tuple(Feature(j, name, "scaled") for j, name in enumerate(reader.names)))
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return np.column_stack([c(X[:, j]) for j, c in enumerate(self.columns)])
+
+    @property
+    def owner(self) -> np.ndarray:
+        """The column of every feature."""
+        return np.array([f.column for f in self.features])
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """A column as it is."""
+
+    names: tuple[tuple[str, str], ...]
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        return x[:, None]
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """A scaled copy, a rank copy (if the column has more than two values), an indicator of missing cells."""
+
+    names: tuple[tuple[str, str], ...]
+    middle: float
+    half: float
+    knots: np.ndarray
+    heights: np.ndarray
+    ranks: bool
+    missing: bool
+    bend: bool
+
+    @classmethod
+    def of(cls, x: np.ndarray, weight: np.ndarray, name: str, ranks: bool, robust: bool) -> Numeric:
+        present = ~np.isnan(x)
+        values, place = np.unique(x[present], return_inverse=True)
+        mass = np.bincount(place, weights=weight[present], minlength=len(values))
+        if not len(values):  # nothing but missing cells
+            values, mass = np.zeros(1), np.array([1.0])
+        below = np.cumsum(mass)
+        heights = (below - mass / 2) / below[-1]  # the weighted distribution function, at its jumps' middles
+        middle, half = _centre(values, mass, heights, robust)
+        use_ranks = ranks and len(values) > 2
+        if len(values) > KNOTS:
+            spaced = np.searchsorted(heights, np.linspace(0, 1, KNOTS)).clip(0, len(values) - 1)
+            kept = np.array(sorted({0, len(values) - 1, *spaced.tolist()}))
+            values, heights = values[kept], heights[kept]
+        missing = bool((~present).any())
+        names = [(name, "scaled")]
+        names += [(f"{name} (rank)", "rank")] if use_ranks else []
+        names += [(f"{name} missing", "missing")] if missing else []
+        return cls(tuple(names), middle, half, values, 2 * heights - 1, use_ranks, missing, robust)
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        present = ~np.isnan(x)
+        filled = np.where(present, x, self.middle)
+        with np.errstate(over="ignore"):  # far outside a kernel is 0; its square must not overflow
+            u = np.clip((filled - self.middle) / self.half, -1e9, 1e9) if self.half > 0 else np.zeros_like(filled)
+        if self.bend:  # beyond three robust deviations (|u| = 1) logarithmic; strictly increasing all the way
+            u = np.where(np.abs(u) > 1, np.sign(u) * (1 + np.log(np.maximum(np.abs(u), 1))), u)
+        out = [u]
+        if self.ranks:
+            out.append(np.where(present, np.interp(filled, self.knots, self.heights), 0.0))
+        if self.missing:
+            out.append(np.where(present, -0.5, 0.5))
+        return np.column_stack(out)
+
+
+def _centre(values: np.ndarray, mass: np.ndarray, heights: np.ndarray, robust: bool) -> tuple[float, float]:
+    """Middle and half width: the whole range if it is short, else three robust deviations about the median."""
+    low, high = values[0], values[-1]
+    if not robust:
+        return low / 2 + high / 2, high / 2 - low / 2
+    quartiles = np.interp([0.25, 0.5, 0.75], heights, values)
+    deviation = (quartiles[2] / 2 - quartiles[0] / 2) * 2 / 1.349
+    share = mass / mass.sum()
+    if deviation <= 0:  # more than half the rows have the same value
+        mean = share @ values
+        deviation = np.sqrt(share @ (values - mean) ** 2)
+    if not 3 * deviation < high / 2 - low / 2:
+        return low / 2 + high / 2, high / 2 - low / 2
+    return float(quartiles[1]), float(3 * deviation)
+
+
+@dataclass(frozen=True)
+class Category:
+    """An indicator, ±½, per frequent category; two categories need only one."""
+
+    names: tuple[tuple[str, str], ...]
+    codes: np.ndarray
+    missing: bool
+
+    @classmethod
+    def of(cls, x: np.ndarray, weight: np.ndarray, name: str, levels: tuple[Any, ...]) -> Category:
+        present = ~np.isnan(x)
+        mass = np.bincount(x[present].astype(int), weights=weight[present], minlength=max(1, len(levels)))
+        frequent = np.argsort(-mass, kind="stable")[:MOST_CATEGORIES]
+        codes = np.sort(frequent[1:] if len(levels) == 2 and present.all() else frequent)
+        names = [(f"{name}={levels[c] if len(levels) else 'missing'}", "category") for c in codes]
+        missing = bool((~present).any())
+        names += [(f"{name} missing", "missing")] if missing else []
+        return cls(tuple(names), codes.astype(float), missing)
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        out = [np.where(x == code, 0.5, -0.5) for code in self.codes]
+        out += [np.where(np.isnan(x), 0.5, -0.5)] if self.missing else []
+        return np.column_stack(out)
+
+
+# ---------------------------------------------------------------------------------------------- remarks
+
+
+def column_remarks(X: np.ndarray, names: Sequence[str]) -> list[str]:
     """One sentence for constant columns and one for pairs of equal columns, if there are any."""
-    constant = np.flatnonzero(X.min(0) == X.max(0))
+    first: dict[bytes, int] = {}
+    constant = [j for j, x in enumerate(X.T) if np.all((x == x[0]) | (np.isnan(x) & np.isnan(x[0])))]
+    copies = [j for j in range(X.shape[1]) if first.setdefault(X[:, j].tobytes(), j) != j and j not in set(constant)]
     remarks = []
-    if len(constant):
+    if constant:
         remarks.append(
             f"Constant columns cannot help and get weight 0: {_listed(constant, names)}. Remove them to silence this."
         )
-    first: dict[bytes, int] = {}
-    copies = [j for j in range(X.shape[1]) if first.setdefault(X[:, j].tobytes(), j) != j]
-    copies = [j for j in copies if j not in set(constant)]
     if copies:
         remarks.append(
             f"Columns that repeat others share their relevance with them at will: {_listed(copies, names)}. "
@@ -95,6 +365,6 @@ def column_remarks(X: np.ndarray, names: list[str]) -> list[str]:
     return remarks
 
 
-def _listed(columns, names: list[str], most: int = 5) -> str:
+def _listed(columns: Sequence[int], names: Sequence[str], most: int = 5) -> str:
     shown = ", ".join(names[j] for j in columns[:most])
     return shown if len(columns) <= most else f"{shown} and {len(columns) - most} more"

@@ -20,9 +20,10 @@ Everything is computed tile by tile, so that no array over pairs and nodes or pa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,8 +38,9 @@ class HierarchicalKernel:
     """A hierarchical Gaussian kernel: an architecture, its weights W and the width γ.
 
     Called with rows it returns the kernel matrix; numpy arrays give numpy arrays, tensors give tensors
-    of their own dtype and device. It can be passed to ``SVC(kernel=...)`` as it is;
-    :class:`hgk.adapters.GaussianProcessKernel` wraps it for Gaussian processes.
+    of their own dtype and device. With ``inputs``, anything but a tensor is first turned into features by
+    it: the kernel of a fitted estimator takes the tables that the estimator takes. It can be passed to
+    ``SVC(kernel=...)`` as it is; :class:`hgk.adapters.GaussianProcessKernel` wraps it for Gaussian processes.
 
     Examples
     --------
@@ -54,6 +56,7 @@ class HierarchicalKernel:
     W: Weights
     gamma: float = 1.0
     columns: tuple[str, ...] = ()
+    inputs: Callable[[Any], np.ndarray] | None = None
 
     def __post_init__(self) -> None:
         shapes = [tuple(mask.shape) for mask in self.architecture.free()]
@@ -83,12 +86,6 @@ class HierarchicalKernel:
 
     def with_gamma(self, gamma: float) -> HierarchicalKernel:
         return replace(self, gamma=float(gamma))
-
-    def rescaled(self, scale: np.ndarray) -> HierarchicalKernel:
-        """The kernel k'(x, x') = k(scale·x, scale·x') for scale >= 0, exactly: v_ij becomes v_ij scale_j^{q/2}."""
-        half_q = torch.tensor(self.architecture.q, dtype=torch.float64)[:, None] / 2
-        factor = torch.from_numpy(np.asarray(scale, dtype=float)) ** half_q
-        return self.with_weights((self.W[0] * factor, *self.W[1:]))
 
     # ------------------------------------------------------------------ values
 
@@ -121,6 +118,8 @@ class HierarchicalKernel:
 
     def __call__(self, X, Z=None):
         as_tensors = isinstance(X, torch.Tensor)
+        if self.inputs is not None and not as_tensors:
+            X, Z = self.inputs(X), None if Z is None or Z is X else self.inputs(Z)
         rows = tensor(X)
         others = None if Z is None or Z is X else tensor(Z, rows.dtype)
         self._check(rows, others)

@@ -30,7 +30,8 @@ from hgk.progress import Progress
 
 # Bounds of the logarithms relative to their starting values: e^-6 switches a column off.
 LOWEST, HIGHEST = -6.0, 4.0
-LAM_BOUNDS = math.log(1e-9), math.log(10.0)
+# Below 1e-7 the batch's nλ would drown in the rounding of a single-precision kernel matrix.
+LAM_BOUNDS = math.log(1e-7), math.log(10.0)
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Run:
 
     def __init__(self, settings: Adam, kernel: HierarchicalKernel, rows: Rows, rng, progress: Progress, criterion=None):
         self.settings, self.kernel, self.rows, self.rng, self.progress = settings, kernel, rows, rng, progress
-        self.criterion = criterion or LeaveOneOut()
+        self.criterion = criterion or LeaveOneOut(torch.float32)
         self.depth = kernel.architecture.depth
         self.masks = kernel.architecture.free()
         logs = [torch.where(w > 0, w.abs().clamp_min(1e-300).log(), 0.0) for w in kernel.W[: self.depth]]

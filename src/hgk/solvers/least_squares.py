@@ -120,24 +120,24 @@ class Cholesky(LeastSquares):
         )
 
 
-def smallest_pivot(K: torch.Tensor) -> float:
-    """n ε max K_ii: an eigenvalue or squared pivot below it is rounding."""
-    return len(K) * torch.finfo(K.dtype).eps * float(K.diagonal().max())
+def smallest_pivot(K: torch.Tensor, dtype: torch.dtype | None = None) -> float:
+    """n ε max K_ii: an eigenvalue or squared pivot below it is rounding, where K was computed in ``dtype``."""
+    return len(K) * torch.finfo(dtype or K.dtype).eps * float(K.diagonal().max())
 
 
-def cholesky(K: torch.Tensor, c: float) -> tuple[torch.Tensor, float]:
+def cholesky(K: torch.Tensor, c: float, dtype: torch.dtype | None = None) -> tuple[torch.Tensor, float]:
     """L with L Lᵀ = K + (c + ridge) I, and the ridge.
 
     The ridge is 0 unless the factorisation breaks down or has a pivot that is rounding; then it is ten
     times the size of such a pivot, and ten times more at each further try. It is returned, and ends up in
     ``Solution.stats``: nothing is added silently.
     """
-    unit = smallest_pivot(K)
+    unit = smallest_pivot(K, dtype)
     for ridge in (0.0, *(unit * 10**k for k in range(1, 7))):
         A = K.clone()
         A.diagonal().add_(c + ridge)
         L, info = torch.linalg.cholesky_ex(A)
-        if int(info) == 0 and float(L.diagonal().min()) ** 2 > unit:  # False for NaN
+        if int(info) == 0 and float(L.diagonal().min()) ** 2 > smallest_pivot(K):  # False for NaN
             return L, ridge
     raise ValueError(
         f"A {len(K)} x {len(K)} matrix that is not positive semi-definite was given (adding {ridge:.1e} to its "

@@ -1,0 +1,140 @@
+"""Tables as people have them: scaling, ranks, categories, missing cells, dates."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from hgk import HGKClassifier, HGKRegressor
+from hgk.inputs import Category, Encoder, Numeric, Reader, merge_rows, split
+
+
+def numeric(x, weight=None, **options):
+    weight = np.ones(len(x)) if weight is None else weight
+    return Numeric.of(np.asarray(x, dtype=float), weight, "x", **{"ranks": True, "robust": True} | options)
+
+
+def test_the_scaled_copy_keeps_the_bulk_apart_under_heavy_tails_and_stays_monotone():
+    x = np.r_[np.linspace(-1, 1, 99), 1e6]
+    u = numeric(x)(np.sort(x))[:, 0]
+    assert np.ptp(u[:99]) > 0.5  # the outlier does not squash the others
+    assert (np.diff(u) > 0).all()
+    by_range = numeric(x, robust=False)(x)[:, 0]
+    assert np.ptp(by_range[:99]) < 1e-5
+    assert (by_range.min(), by_range.max()) == pytest.approx((-1, 1))
+
+
+def test_the_rank_copy_is_the_weighted_distribution_function():
+    x, weight = np.array([3.0, 1.0, 2.0]), np.array([2.0, 1.0, 1.0])
+    ranks = numeric(x, weight)(x)[:, 1]
+    np.testing.assert_allclose(ranks, [2 * (2 + 1) / 4 - 1, 2 * 0.5 / 4 - 1, 2 * 1.5 / 4 - 1])
+    repeated = np.array([3.0, 3.0, 1.0, 2.0])
+    np.testing.assert_allclose(numeric(repeated)(x), numeric(x, weight)(x))
+    many = np.random.default_rng(0).lognormal(size=5000)
+    knotted = numeric(many)(many)[:, 1]
+    exact = 2 * (np.argsort(np.argsort(many)) + 0.5) / 5000 - 1
+    np.testing.assert_allclose(knotted, exact, atol=5e-3)
+
+
+def test_missing_cells_sit_in_the_middle_and_are_marked_only_if_training_had_some():
+    column = numeric([1.0, np.nan, 3.0, 5.0])
+    features = column(np.array([np.nan, 3.0]))
+    assert [kind for _, kind in column.names] == ["scaled", "rank", "missing"]
+    np.testing.assert_allclose(features, [[0, 0, 0.5], [0, 0, -0.5]])
+    assert numeric([1.0, 2.0, 3.0])(np.array([np.nan])).shape == (1, 2)
+    assert np.isfinite(numeric([np.nan, np.nan])(np.array([np.nan, 1.0]))).all()
+
+
+def test_categories_become_indicators_and_rare_or_unseen_ones_have_none():
+    rng = np.random.default_rng(0)
+    cells = np.array([f"c{int(v)}" for v in np.minimum(rng.exponential(8, 2000), 60)], dtype=object)
+    reader = Reader.of([cells], ["c"])
+    column = Category.of(reader([cells])[:, 0], np.ones(2000), "c", reader.levels[0])
+    assert len(column.names) == 30
+    unseen = column(reader([np.array(["never", None], dtype=object)])[:, 0])
+    assert (unseen == -0.5).all()
+    two = Reader.of([np.array(["a", "b", "a"], dtype=object)], ["t"])
+    assert len(Category.of(np.array([0.0, 1.0, 0.0]), np.ones(3), "t", two.levels[0]).names) == 1
+
+
+def test_merging_treats_missing_cells_as_equal():
+    X = np.array([[np.nan, 1.0], [np.nan, 1.0], [0.0, 1.0]])
+    merged = merge_rows(X, np.zeros((3, 1)), np.ones(3))
+    assert sorted(merged.weight) == [1.0, 2.0]
+    assert merged.place[0] == merged.place[1] != merged.place[2]
+
+
+def frame(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {
+            "size": rng.lognormal(size=n),
+            "colour": rng.choice(["red", "green", "blue"], n),
+            "grade": pd.Categorical(rng.choice(["a", "b"], n)),
+            "flag": rng.random(n) < 0.5,
+            "age": rng.uniform(0, 90, n),
+        }
+    )
+    y = (table.colour == "red") * 2.0 + np.log(table["size"]) * table.flag + 0.05 * rng.standard_normal(n)
+    table.loc[rng.random(n) < 0.1, "age"] = np.nan
+    table.loc[rng.random(n) < 0.05, "colour"] = None
+    return table, y.to_numpy()
+
+
+@pytest.mark.parametrize("preset", ["plain", "default", "gradients"])
+def test_mixed_frames_are_fitted_and_predicted(preset):
+    table, y = frame()
+    model = HGKRegressor(preset, random_state=0).fit(table[:200], y[:200])
+    assert model.score(table[200:], y[200:]) > (0.85 if preset == "gradients" else 0.5)
+    assert model.feature_importances_.shape == (5,)
+    assert model.feature_importances_.sum() == pytest.approx(1)
+    assert "colour=red" in str(model.kernel_)
+    odd = table[:3].copy()
+    odd["colour"] = ["purple", None, "red"]
+    assert np.isfinite(model.predict(odd)).all()
+    np.testing.assert_allclose(model.kernel_(table[:5]).diagonal(), 1)
+
+
+def test_polars_and_pandas_give_the_same_model():
+    table, y = frame()
+    one = HGKRegressor("plain", random_state=0).fit(table, y).predict(table)
+    polars = pl.DataFrame({name: table[name].to_list() for name in table}, strict=False)
+    polars = polars.with_columns(pl.col("age").fill_nan(None))
+    np.testing.assert_allclose(HGKRegressor("plain", random_state=0).fit(polars, y).predict(polars), one, atol=1e-7)
+
+
+def test_missing_cells_need_no_imputer_and_can_carry_the_signal():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (200, 2))
+    gone = rng.random(200) < 0.4
+    X[gone, 0] = np.nan
+    model = HGKClassifier(random_state=0).fit(X[:120], gone[:120])
+    assert model.score(X[120:], gone[120:]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("table", "error", "sentence"),
+    [
+        (pd.DataFrame({"a": ["x", "y"] * 10, "b": [np.inf] * 20}), ValueError, "Column 'b' contains infinity"),
+        (pd.DataFrame({"a": [{"k": 1}] * 20}), TypeError, "string or a number"),
+        (pd.DataFrame({"a": ["x"], "b": [1.0]}), ValueError, "1 sample"),
+        (pd.DataFrame({"d": pd.date_range("2020", periods=20)}), ValueError, "holds dates"),
+    ],
+)
+def test_bad_tables_get_a_sentence(table, error, sentence):
+    with pytest.raises(error, match=sentence):
+        HGKRegressor("plain").fit(table, np.arange(len(table), dtype=float))
+
+
+def test_text_in_a_numeric_column_at_predict_gets_a_sentence():
+    table, y = frame(60)
+    model = HGKRegressor("plain", random_state=0).fit(table, y)
+    with pytest.raises(ValueError, match="Column 'age' holds text such as 'old'"):
+        model.predict(table.assign(age="old"))
+
+
+def test_the_identity_encoder_changes_nothing():
+    columns, names = split(np.arange(6.0).reshape(3, 2))
+    np.testing.assert_array_equal(
+        Encoder.identity(Reader.of(columns, names))(np.arange(6.0).reshape(3, 2)), np.arange(6.0).reshape(3, 2)
+    )
