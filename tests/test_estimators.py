@@ -309,7 +309,8 @@ def test_a_callback_can_stop_the_fit():
 
 def test_a_wish_to_stop_that_cut_nothing_is_not_mentioned():
     X, y = friedman(60)
-    HGKRegressor("plain", callback=lambda e: e["stage"] == "grid", random_state=0).fit(X, y)
+    model = HGKRegressor("plain", callback=lambda e: e["stage"] == "grid", random_state=0).fit(X, y)  # no warning
+    assert [event["stage"] for event in model.history_] == ["grid"]
 
 
 def test_ctrl_c_leaves_a_loop_of_fits():

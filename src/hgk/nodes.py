@@ -11,6 +11,7 @@ A kind looks after all nodes of its sort in one tree, for one pair of row sets X
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 
@@ -49,7 +50,7 @@ def _factors(x: torch.Tensor, z: torch.Tensor, v2: torch.Tensor | float) -> tupl
     return left, torch.cat([z, z.new_ones(len(z), 1), -(z * zv).sum(1, keepdim=True)], 1)
 
 
-class Kind:
+class Kind(ABC):
     """What the kinds share. ``arrays`` is how many tile-sized arrays one holds besides its results."""
 
     arrays = 0
@@ -64,20 +65,20 @@ class Kind:
         other.set_weights(W)
         return other
 
-    def set_weights(self, W: Weights) -> None:
-        raise NotImplementedError  # pragma: no cover
+    @abstractmethod
+    def set_weights(self, W: Weights) -> None: ...
 
-    def fill(self, pair: Pair, node: int, out: torch.Tensor) -> None:
-        raise NotImplementedError  # pragma: no cover
+    @abstractmethod
+    def fill(self, pair: Pair, node: int, out: torch.Tensor) -> None: ...
 
-    def accumulate(self, pair: Pair, N: Mapping[int, torch.Tensor], grads: Weights) -> None:
-        raise NotImplementedError  # pragma: no cover
+    @abstractmethod
+    def accumulate(self, pair: Pair, N: Mapping[int, torch.Tensor], grads: Weights) -> None: ...
 
-    def derivatives(self, node: int, N: torch.Tensor) -> Iterator[Derivative]:
-        raise NotImplementedError  # pragma: no cover
+    @abstractmethod
+    def derivatives(self, node: int, N: torch.Tensor) -> Iterator[Derivative]: ...
 
-    def column_terms(self, node: int) -> torch.Tensor:
-        raise NotImplementedError  # pragma: no cover
+    @abstractmethod
+    def column_terms(self, node: int) -> torch.Tensor: ...
 
 
 class Smooth(Kind):

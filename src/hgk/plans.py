@@ -12,6 +12,7 @@ has seen:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -39,13 +40,13 @@ class Preset:
     robust: bool = False
 
 
-class Plan:
+class Plan(ABC):
     """``machines(task, rng, progress, n_jobs)``: what is averaged to predict."""
 
+    @abstractmethod
     def machines(
         self, task: Task, rng: np.random.Generator, progress: Progress, n_jobs: int | None = None
-    ) -> list[Machine]:
-        raise NotImplementedError  # pragma: no cover
+    ) -> list[Machine]: ...
 
 
 @dataclass(frozen=True)

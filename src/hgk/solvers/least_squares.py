@@ -14,6 +14,7 @@ Let G = (K + nλ S⁻¹)⁻¹. The machine trained without the rows B, at the sa
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -54,14 +55,14 @@ class Factor:
     ridge_added: float = 0.0
 
 
-class LeastSquares:
+class LeastSquares(ABC):
     """Formulas common to both solvers; a subclass gives ``prepare`` and ``factor(state, c)``."""
 
-    def prepare(self, K: torch.Tensor, sample_weight: torch.Tensor | None = None):
-        raise NotImplementedError  # pragma: no cover
+    @abstractmethod
+    def prepare(self, K: torch.Tensor, sample_weight: torch.Tensor | None = None): ...
 
-    def factor(self, state, c: float) -> Factor:
-        raise NotImplementedError  # pragma: no cover
+    @abstractmethod
+    def factor(self, state, c: float) -> Factor: ...
 
     def solve(self, state, Y: torch.Tensor, lam: float) -> Solution:
         return self._solution(state, Y, lam, lambda factor, beta: None)
