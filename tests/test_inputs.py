@@ -5,7 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from hgk import HGKClassifier, HGKRegressor
+from hgk import HGKClassifier, HGKRegressor, HierarchicalKernel, inhomogeneous
 from hgk.inputs import Category, Encoder, Numeric, Reader, merge_rows, split
 
 
@@ -131,6 +131,15 @@ def test_text_in_a_numeric_column_at_predict_gets_a_sentence():
     model = HGKRegressor("plain", random_state=0).fit(table, y)
     with pytest.raises(ValueError, match="Column 'age' holds text such as 'old'"):
         model.predict(table.assign(age="old"))
+
+
+def test_missing_cells_and_a_kernel_made_by_hand_contradict():
+    kernel = HierarchicalKernel.of(inhomogeneous(2), [[1.0, 1.0]])
+    X = np.random.default_rng(0).uniform(size=(20, 2))
+    HGKRegressor(kernel=kernel, random_state=0).fit(X, X[:, 0])
+    X[3, 1] = np.nan
+    with pytest.raises(ValueError, match="'x1' has missing cells"):
+        HGKRegressor(kernel=kernel).fit(X, X[:, 0])
 
 
 def test_the_identity_encoder_changes_nothing():
