@@ -253,8 +253,8 @@ class Unchanged:
     def __call__(self, x: np.ndarray) -> np.ndarray:
         if np.isnan(x).any():
             raise ValueError(
-                f"Column {self.names[0][0]!r} has missing cells, and the kernel given takes columns as they are; fill them, "
-                "or give a kernel that an estimator has learned."
+                f"Column {self.names[0][0]!r} has missing cells, and the kernel given takes columns as they are; fill "
+                "them, or give a kernel that an estimator has learned."
             )
         return x[:, None]
 
