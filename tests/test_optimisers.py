@@ -53,6 +53,20 @@ def test_an_annealing_step_updates_the_exponent_as_if_it_were_computed_anew(arch
                 assert block.risk == pytest.approx(target.risk(block.sweep.W), rel=1e-9)
 
 
+@pytest.mark.parametrize("name", ["smooth and rough", "rough, depth 1", "two exponents"])
+def test_a_rejected_proposal_leaves_no_trace_in_shared_buffers(name):
+    """All rows in one tile: the proposal and the current weights use the same memory in turn."""
+    architecture = ARCHITECTURES[name]
+    target, W = objective(architecture)
+    block = Block(target, W)
+    places = [tuple(index) for index in architecture.mask.nonzero().tolist()]
+    for index in places:
+        changed = W[0].clone()
+        changed[index] = 2.0
+        assert block.propose(0, index, 2.0) == pytest.approx(target.risk((changed, *W[1:])), rel=1e-9)
+    assert block.propose(0, places[0], float(W[0][places[0]])) == pytest.approx(target.risk(W), rel=1e-9)
+
+
 def test_annealing_changes_weights_leaves_its_start_alone_and_reports_the_risk_of_its_end():
     target, W = objective(two_layers(5, 3, 2))
     before = [w.clone() for w in W]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,6 +56,21 @@ def tiles(n: int, m: int, symmetric: bool = False, held: int = 1) -> Iterator[tu
 def row_blocks(n: int, m: int) -> list[slice]:
     """Slices of whole rows of an n x m matrix, each about a tile."""
     return list(blocks(n, max(1, TILE // max(1, m))))
+
+
+class Buffers:
+    """Scratch memory by name, kept between uses: fresh memory costs as much in page faults as the work on it."""
+
+    def __init__(self) -> None:
+        self.memory: dict[tuple, torch.Tensor] = {}
+
+    def get(self, key: tuple, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+        """An uninitialised tensor of this shape, of the dtype and device of ``like``."""
+        size = math.prod(shape)
+        held = self.memory.get(key)
+        if held is None or held.numel() < size or held.dtype != like.dtype or held.device != like.device:
+            held = self.memory[key] = like.new_empty(size)
+        return held[:size].view(shape)
 
 
 @contextmanager

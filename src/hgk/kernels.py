@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from hgk.architectures import Architecture, Weights
-from hgk.arrays import require_memory, tensor, tiles
+from hgk.arrays import Buffers, require_memory, tensor, tiles
 from hgk.nodes import Derivative, Pair, kinds
 
 
@@ -91,18 +91,8 @@ class HierarchicalKernel:
 
     def exponent(self, X: torch.Tensor, Z: torch.Tensor | None = None) -> torch.Tensor:
         """S(X, Z) without γ, so that K = exp(-γ⁻² S) for every γ."""
-        n, m = len(X), len(X if Z is None else Z)
-        require_memory(n, m, 1, X.dtype, "A kernel matrix")
-        sweep = Sweep(self, X, Z)
-        S = X.new_empty(n, m)
-        for r, c in sweep.tiles():
-            E = sweep.log_kernel((r, c))
-            if Z is None:  # the product rounds x·x' and x'·x differently
-                S[c, r] = (E.add_(E.T.clone()).mul_(0.5) if r == c else E).T.neg()
-            torch.neg(E, out=S[r, c])
-        if Z is None:
-            S.fill_diagonal_(0.0)
-        return S
+        require_memory(len(X), len(X if Z is None else Z), 1, X.dtype, "A kernel matrix")
+        return Sweep(self, X, Z).exponent()
 
     def matrix(self, X: torch.Tensor, Z: torch.Tensor | None = None) -> torch.Tensor:
         """K(X, Z); ``Z=None`` means Z = X and costs half."""
@@ -142,14 +132,7 @@ class HierarchicalKernel:
         With ``Z=None`` the sweep runs over the tiles on and below the diagonal and takes ∂J/∂K_ab and
         ∂J/∂K_ba together.
         """
-        sweep = Sweep(self, X, Z)
-        grads = tuple(torch.zeros_like(w) for w in self.W)
-        for r, c in sweep.tiles(backward=True):
-            G = dJ_dK[r, c]
-            if Z is None and r != c:
-                G = G + dJ_dK[c, r].T
-            sweep.accumulate((r, c), G, grads)
-        return grads
+        return Sweep(self, X, Z).backward(dJ_dK)
 
     def derivatives(self, X: torch.Tensor) -> Iterator[Derivative]:
         """(array of W, index, ∂K/∂w) for each weight, as whole n x n matrices: what Gaussian processes ask for."""
@@ -232,18 +215,21 @@ class Sweep:
     """One kernel on one pair of row sets: the formulas above, for any tile of pairs.
 
     The rows are centred first, because ‖v x‖² + ‖v x'‖² - 2⟨v x, v x'⟩ cancels when they lie far from 0.
+    ``buffers`` can be shared by sweeps that are used one after the other.
     """
 
-    def __init__(self, kernel: HierarchicalKernel, X: torch.Tensor, Z: torch.Tensor | None):
+    def __init__(
+        self, kernel: HierarchicalKernel, X: torch.Tensor, Z: torch.Tensor | None = None, buffers: Buffers | None = None
+    ):
         self.architecture, self.W, self.gamma = kernel.architecture, kernel.W, kernel.gamma
         self.symmetric = Z is None
         centre = (X if Z is None else Z).mean(0)
         self.X = X - centre
         self.Z = self.X if Z is None else Z - centre
         self.edges = [w.tolist() for w in self.W[1 : self.architecture.depth]]
-        self.kinds = kinds(self.architecture, self.W, self.X, self.Z)
+        self.buffers = Buffers() if buffers is None else buffers
+        self.kinds = kinds(self.architecture, self.W, self.X, self.Z, self.buffers)
         self.kind_of = {i: kind for kind in self.kinds for i in kind.nodes}
-        self.buffers: dict[tuple[int, int], torch.Tensor] = {}
 
     def tiles(self, backward: bool = False) -> Iterator[Pair]:
         """Tiles of all pairs, sized by how many arrays are held at once."""
@@ -286,11 +272,29 @@ class Sweep:
         return E.clamp_(max=0.0)
 
     def buffer(self, pair: Pair, key: tuple[int, int]) -> torch.Tensor:
-        """A tile to write into, reused between calls: fresh ones cost as much in page faults as the work."""
+        """A tile to write into."""
         rows, columns = (s.stop - s.start for s in pair)
-        if key not in self.buffers or self.buffers[key].numel() < rows * columns:
-            self.buffers[key] = self.X.new_empty(rows * columns)
-        return self.buffers[key][: rows * columns].view(rows, columns)
+        return self.buffers.get(key, (rows, columns), self.X)
+
+    def exponent(self) -> torch.Tensor:
+        """S over all pairs."""
+        S = self.X.new_empty(len(self.X), len(self.Z))
+        for r, c in self.tiles():
+            E = self.log_kernel((r, c))
+            if self.symmetric:  # the product rounds x·x' and x'·x differently
+                S[c, r] = (E.add_(E.T.clone()).mul_(0.5) if r == c else E).T.neg()
+            torch.neg(E, out=S[r, c])
+        return S.fill_diagonal_(0.0) if self.symmetric else S
+
+    def backward(self, dJ_dK: torch.Tensor) -> Weights:
+        """∂J/∂W over all pairs."""
+        grads = tuple(torch.zeros_like(w) for w in self.W)
+        for r, c in self.tiles(backward=True):
+            G = dJ_dK[r, c]
+            if self.symmetric and r != c:
+                G = G + dJ_dK[c, r].T
+            self.accumulate((r, c), G, grads)
+        return grads
 
     def kernels(self, pair: Pair) -> tuple[torch.Tensor, list[list[torch.Tensor]]]:
         """log k of the top node, and k of every node below, per layer, on one tile."""

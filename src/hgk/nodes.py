@@ -18,6 +18,7 @@ from copy import copy
 import torch
 
 from hgk.architectures import Architecture, Weights
+from hgk.arrays import Buffers
 
 Pair = tuple[slice, slice]
 Derivative = tuple[int, tuple[int, ...], torch.Tensor]
@@ -30,14 +31,15 @@ def mean_distances(X: torch.Tensor, q: float) -> torch.Tensor:
     return torch.stack([(x[:, None] - x[None, :]).abs().pow_(q).mean(dtype=torch.float64) for x in X.T]).cpu()
 
 
-def kinds(architecture: Architecture, W: Weights, X: torch.Tensor, Z: torch.Tensor) -> list[Kind]:
+def kinds(architecture: Architecture, W: Weights, X: torch.Tensor, Z: torch.Tensor, buffers: Buffers) -> list[Kind]:
     """Every first-layer node under its kind; rough nodes with the same exponent share theirs."""
     oblique = list(architecture.oblique)
     smooth = [i for i, q in enumerate(architecture.q) if q == 2 and i not in oblique]
-    found: list[Kind] = [Smooth(architecture, W, X, Z, smooth)] if smooth else []
+    found: list[Kind] = [Smooth(architecture, W, X, Z, smooth, buffers)] if smooth else []
     for q in sorted(set(architecture.q) - {2.0}):
-        found.append(Rough(architecture, W, X, Z, [i for i, q_i in enumerate(architecture.q) if q_i == q]))
-    return [*found, Oblique(architecture, W, X, Z, oblique)] if oblique else found
+        rough = [i for i, q_i in enumerate(architecture.q) if q_i == q]
+        found.append(Rough(architecture, W, X, Z, rough, buffers))
+    return [*found, Oblique(architecture, W, X, Z, oblique, buffers)] if oblique else found
 
 
 def _factors(x: torch.Tensor, z: torch.Tensor, v2: torch.Tensor | float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -55,8 +57,16 @@ class Kind(ABC):
 
     arrays = 0
 
-    def __init__(self, architecture: Architecture, W: Weights, X: torch.Tensor, Z: torch.Tensor, nodes: Sequence[int]):
-        self.architecture, self.X, self.Z, self.nodes = architecture, X, Z, list(nodes)
+    def __init__(
+        self,
+        architecture: Architecture,
+        W: Weights,
+        X: torch.Tensor,
+        Z: torch.Tensor,
+        nodes: Sequence[int],
+        buffers: Buffers,
+    ):
+        self.architecture, self.X, self.Z, self.nodes, self.buffers = architecture, X, Z, list(nodes), buffers
         self.index = {i: list(architecture.coordinates[i]) for i in self.nodes}
         self.set_weights(W)
 
@@ -116,35 +126,37 @@ class Smooth(Kind):
 class Rough(Kind):
     """S_i = Σ v_ij² |x_j - x'_j|^q: the distances of one tile, columns x pairs, serve all nodes by one product."""
 
-    def __init__(self, architecture, W, X, Z, nodes):
+    def __init__(self, architecture, W, X, Z, nodes, buffers):
         self.exponent = architecture.q[nodes[0]]
         self.columns = sorted({j for i in nodes for j in architecture.coordinates[i]})
-        self.tile: dict[str, object] = {}  # the distances of the last tile
+        self.columns_of_X = X[:, self.columns].T.contiguous()
+        self.columns_of_Z = self.columns_of_X if Z is X else Z[:, self.columns].T.contiguous()
+        self.last: dict[str, object] = {}  # what the shared buffers hold; shared with changed copies, as they are
         self.arrays = len(self.columns) + len(nodes)
-        super().__init__(architecture, W, X, Z, nodes)
+        super().__init__(architecture, W, X, Z, nodes, buffers)
 
     def set_weights(self, W: Weights) -> None:
         self.V = W[0]
         self.V2 = (self.V[self.nodes][:, self.columns] ** 2).to(self.X)
-        self.exponents: tuple[Pair | None, torch.Tensor | None] = (None, None)
+        self.version = object()  # these weights, as opposed to a changed copy's
 
     def distances(self, pair: Pair) -> torch.Tensor:
         """|x_j - x'_j|^q, columns x (rows · columns of the tile)."""
-        if self.tile.get("pair") != pair:
-            x, z = self.X[pair[0]][:, self.columns].T, self.Z[pair[1]][:, self.columns].T
-            shape = len(self.columns), x.shape[1], z.shape[1]
-            A = self.tile.get("A")
-            if not isinstance(A, torch.Tensor) or A.shape != shape:
-                A = x.new_empty(shape)
+        x, z = self.columns_of_X[:, pair[0]], self.columns_of_Z[:, pair[1]]
+        A = self.buffers.get(("distances", self.exponent), (len(x), x.shape[1], z.shape[1]), x)
+        if self.last.get("distances") != pair:
             torch.sub(x[:, :, None], z[:, None, :], out=A).abs_()
-            self.tile["A"] = A if self.exponent == 1 else A.pow_(self.exponent)
-            self.tile["pair"] = pair
-        return self.tile["A"].view(len(self.columns), -1)  # type: ignore[attr-defined]
+            if self.exponent != 1:
+                A.pow_(self.exponent)
+            self.last["distances"] = pair
+        return A.view(len(x), -1)
 
     def fill(self, pair: Pair, node: int, out: torch.Tensor) -> None:
-        if self.exponents[0] != pair:
-            self.exponents = pair, self.V2 @ self.distances(pair)
-        torch.neg(self.exponents[1][self.nodes.index(node)].view(out.shape), out=out)  # type: ignore[index]
+        S = self.buffers.get(("S", self.exponent), (len(self.nodes), out.numel()), out)
+        if self.last.get("S") != (self.version, pair):
+            torch.mm(self.V2, self.distances(pair), out=S)
+            self.last["S"] = self.version, pair
+        torch.neg(S[self.nodes.index(node)].view(out.shape), out=out)
 
     def accumulate(self, pair: Pair, N: Mapping[int, torch.Tensor], grads: Weights) -> None:
         stacked = torch.stack([N[i].reshape(-1) for i in self.nodes])

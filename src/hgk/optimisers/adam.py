@@ -23,8 +23,9 @@ import numpy as np
 import torch
 
 from hgk.architectures import Architecture, Weights
+from hgk.arrays import Buffers
 from hgk.criteria import LeaveOneOut
-from hgk.kernels import HierarchicalKernel
+from hgk.kernels import HierarchicalKernel, Sweep
 from hgk.machines import Rows
 from hgk.progress import Progress
 
@@ -89,7 +90,7 @@ class Run:
         self.moments = [(torch.zeros_like(t), torch.zeros_like(t)) for t in self.theta]
         share = rows.weight / rows.weight.sum()
         self.variance = float((share[:, None] * (rows.Y - share @ rows.Y) ** 2).sum())
-        self.step = 0
+        self.step, self.buffers = 0, Buffers()
 
     @property
     def W(self) -> Weights:
@@ -119,10 +120,10 @@ class Run:
     def gradient(self, batch: Rows) -> tuple[float, list[torch.Tensor]]:
         """J on the batch, and its derivative in θ, penalties included."""
         W = self.W
-        kernel = self.kernel.with_weights(W)
         X = batch.X.float()
-        found = self.criterion(kernel.matrix(X), batch.Y, self.lam, batch.weight)
-        dW = kernel.backward(found.dK.to(X), X)
+        sweep = Sweep(self.kernel.with_weights(W), X, buffers=self.buffers)
+        found = self.criterion(sweep.exponent().neg_().exp_(), batch.Y, self.lam, batch.weight)
+        dW = sweep.backward(found.dK.to(X))
         gradient = [w * dw for w, dw in zip(W[: self.depth], dW, strict=False)] + list(dW[self.depth :])
         self._penalise(gradient, W)
         return found.value, [*gradient, torch.tensor(found.dlog_lam, dtype=torch.float64)]
