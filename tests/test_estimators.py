@@ -265,7 +265,8 @@ def test_pickle_and_clone(fitted):
 
 def test_several_architectures_are_chosen_by_the_papers_protocol():
     X, y = friedman(90)
-    model = HGKRegressor(architecture=[isotropic(6), inhomogeneous(6)], optimiser=SHORT, random_state=0).fit(X, y)
+    shapes = [inhomogeneous(6), two_layers(6, 3)]
+    model = HGKRegressor(architecture=shapes, optimiser=SHORT, random_state=0).fit(X, y)
     assert len(model.machines_) == 5
     assert model.history_[-1]["stage"] == "architecture"
     t = np.mean([m(torch.from_numpy(model._inputs(X))).numpy()[:, 0] for m in model.machines_], axis=0)

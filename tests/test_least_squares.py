@@ -102,6 +102,14 @@ def test_a_pivot_that_is_rounding_counts_as_singular(solver, seed):
 
 
 @each_solver
+def test_a_tiny_positive_pivot_counts_as_rounding(solver):
+    K, Y = torch.diag(torch.tensor([1.0, 1e-17], dtype=torch.float64)), torch.ones(2, 1, dtype=torch.float64)
+    found = solver.solve(solver.prepare(K), Y, 0.0)
+    assert found.status is Status.RIDGE_ADDED
+    assert float(found.alpha.abs().max()) < 1e16
+
+
+@each_solver
 def test_an_indefinite_matrix_is_refused(solver):
     K, Y, _ = problem()
     with pytest.raises(ValueError, match="positive semi-definite"):

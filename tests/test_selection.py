@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from cases import random_rows
+from hgk import selection
 from hgk.architectures import inhomogeneous, isotropic, two_layers
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import train
@@ -130,6 +131,20 @@ def test_the_papers_protocol_learns_per_fold_without_the_held_out_rows():
     # α is zero on the fold that the machine was not to see
     for b, fold_machine in enumerate(machines):
         assert not fold_machine.alpha[torch.from_numpy(job.fold_of == b)].any()
+
+
+def test_the_papers_protocol_averages_complete_grids(monkeypatch):
+    """A cell that cannot win in one fold may win in the mean, so no fold's grid may be cut short."""
+    job, rng = task()
+    asked = []
+
+    def spy(*args, **options):
+        asked.append(options.get("complete", False))
+        return search(*args, **options)
+
+    monkeypatch.setattr(selection, "search", spy)
+    kernel_per_fold([inhomogeneous(5)], Algorithm1(M=1, L=1, N1=5, N2=5, N3=1), job, rng, Progress())
+    assert asked == [True] * 5
 
 
 def _held_out_risk(fold_machine, job, b):
