@@ -6,7 +6,7 @@ import torch
 from sklearn.datasets import load_diabetes, make_friedman1
 
 from cases import ARCHITECTURES, random_rows
-from hgk import HGKRegressor, inhomogeneous, two_layers
+from hgk import HGKRegressor, StoppedEarlyWarning, inhomogeneous, two_layers
 from hgk.criteria import LeaveOneOut
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Rows
@@ -150,6 +150,14 @@ def test_the_gradients_preset_is_not_worse_than_plain_where_there_is_little_to_l
             t[folds == b] = model.predict(X[folds == b])
         errors.append(np.mean((t - y) ** 2))
     assert errors[0] < 1.05 * errors[1]
+
+
+def test_stopped_at_once_the_gradients_preset_returns_the_plain_machine_and_says_so():
+    X, y = make_friedman1(80, n_features=5, random_state=0)
+    with pytest.warns(StoppedEarlyWarning):
+        model = HGKRegressor("gradients", callback=lambda event: True, random_state=0).fit(X, y)
+    assert model.kernel_.architecture.tied
+    assert model.history_[-1]["candidates"] == ["plain"]
 
 
 def test_groups_become_nodes_of_the_gradients_preset():

@@ -25,7 +25,7 @@ from hgk.machines import Machine, clipped_risk, train
 from hgk.optimisers import Algorithm1
 from hgk.optimisers.adam import Adam
 from hgk.progress import Progress
-from hgk.selection import Task, kernel_per_fold, one_kernel, search
+from hgk.selection import FOLDS, Task, kernel_per_fold, lam_grid, one_kernel, search
 from hgk.solvers import fold_risks
 
 Architectures = Callable[[int, np.random.Generator], list[Architecture]]
@@ -103,20 +103,17 @@ class LeaveOneOutGradients(Plan):
 
     Parameters
     ----------
-    effort : float
-        Multiplies the number of steps.
     architecture : callable or None
         ``(features, rng) -> Architecture`` given by the user; None means the default kinds.
     """
 
-    effort: float = 1.0
     architecture: Callable[[int, np.random.Generator], Architecture] | None = None
 
     def machines(self, task, rng, progress, n_jobs=None):
         held_out = self._held_out_folds(task)
         trials = [self._plain(task, held_out, rng, progress)]
-        for candidate in self.candidates(len(task.rows), task.rows.X.shape[1]):
-            if progress.stopped and len(trials) > 1:
+        for candidate in self.candidates(len(task.rows)):
+            if progress.cut():
                 break
             trials.append(self._try(candidate, task, held_out, rng, progress))
         chosen = choose(trials, task, held_out, progress)
@@ -126,9 +123,9 @@ class LeaveOneOutGradients(Plan):
         """With few rows a single fold says too little."""
         return list(task.folds)[: 2 if len(task.rows) < 1000 else 1]
 
-    def candidates(self, n: int, d: int) -> list[Candidate]:
+    def candidates(self, n: int) -> list[Candidate]:
         """Few rows: few steps, and shrunk weights as an alternative. Many rows: linear maps as an alternative."""
-        steps = max(20, int(self.effort * np.interp(n, [100, 1000, 3000], [40, 80, 250])))
+        steps = int(np.interp(n, [100, 1000, 3000], [40, 80, 250]))
         adam = Adam(steps=steps, batch=500 if n < 3000 else 1000, rate=0.2)
         if self.architecture is not None:
             return [Candidate("given", self.architecture, adam)]
@@ -152,14 +149,13 @@ class LeaveOneOutGradients(Plan):
         return self._report(Trial(candidate.name, kernels, lam, t, float(np.mean(criteria))), task, held_out, progress)
 
     def _plain(self, task: Task, held_out: list[int], rng, progress: Progress) -> Trial:
-        """The plain Gaussian machine, γ by the grid on at most 2000 rows outside the held-out fold."""
-        part = task.training_part(held_out[0])
-        some = part[torch.from_numpy(rng.permutation(len(part))[:2000])]
+        """The plain Gaussian machine, γ by the grid on at most 2000 rows that are never held out."""
+        part = np.flatnonzero(~np.isin(task.fold_of, held_out))
+        some = task.rows[torch.from_numpy(rng.permutation(part)[:2000])]
         architecture = isotropic(task.rows.X.shape[1])
         kernel = HierarchicalKernel(architecture, architecture.start(task.rows.spread, rng))
-        sub = Task(task.rows[some], task.fold_of[some.numpy()], task.lams, task.clip)
-        fold_of = np.arange(len(some)) % min(5, len(some))
-        kernel = kernel.with_gamma(search(kernel, sub.rows, fold_of, task.lams, task.clip).gamma)
+        fold_of = np.arange(len(some)) % min(FOLDS, len(some))
+        kernel = kernel.with_gamma(search(kernel, some, fold_of, task.lams, task.clip).gamma)
         lam, t = held_out_predictions([kernel] * len(held_out), task, held_out)
         return self._report(Trial("plain", [kernel], lam, t, float("nan")), task, held_out, progress)
 
@@ -190,14 +186,20 @@ def oblique(d: int, rng: np.random.Generator) -> Architecture:
 def held_out_predictions(
     kernels: Sequence[HierarchicalKernel], task: Task, held_out: Sequence[int]
 ) -> tuple[float, torch.Tensor]:
-    """λ with the smallest held-out risk, and the predictions at it, each fold by its own kernel."""
-    rows, lams = task.rows, np.geomspace(0.1, 1e-4 / len(task.rows), 16) if len(task.lams) > 1 else task.lams
+    """λ with the smallest held-out risk, and the predictions at it, each fold by its own kernel.
+
+    λ is thus the one thing chosen on the held-out rows. With several folds every λ is resolved, since one that
+    cannot win in a fold may win in the mean.
+    """
+    rows, lams = task.rows, lam_grid(task.rows.size, 16) if len(task.lams) > 1 else task.lams
     t = torch.zeros(len(lams), *rows.Y.shape, dtype=torch.float64)
     losses = torch.zeros(len(lams), dtype=torch.float64)
     for kernel, fold in zip(kernels, held_out, strict=True):
         out = torch.from_numpy(task.fold_of == fold)
         K = kernel.matrix(rows.X.float())[None]
-        found = fold_risks(K, rows.Y.float(), torch.where(out, 0, -1), torch.from_numpy(lams), rows.weight, task.clip)
+        folds, shifts = torch.where(out, 0, -1), torch.from_numpy(lams)
+        complete = len(held_out) > 1
+        found = fold_risks(K, rows.Y.float(), folds, shifts, rows.weight, task.clip, complete=complete)
         t[:, out] = found.predictions[0][:, out].double().clamp(-task.clip, task.clip)
         risk = found.risks[0].double().masked_fill(~found.resolved[0], float("inf"))
         losses += risk * rows.weight[out].sum()
