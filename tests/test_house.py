@@ -19,6 +19,7 @@ ORDER = [
     "architectures",
     "nodes",
     "kernels",
+    "pairs",
     "progress",
     "solvers",
     "criteria",

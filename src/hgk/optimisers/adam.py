@@ -25,8 +25,9 @@ import torch
 from hgk.architectures import Architecture, Weights
 from hgk.arrays import Buffers
 from hgk.criteria import LeaveOneOut
-from hgk.kernels import HierarchicalKernel, Sweep
+from hgk.kernels import HierarchicalKernel
 from hgk.machines import Rows
+from hgk.pairs import BatchSweep
 from hgk.progress import Progress
 
 # Bounds of the logarithms relative to their starting values: e^-6 switches a column off.
@@ -121,8 +122,8 @@ class Run:
         """J on the batch, and its derivative in θ, penalties included."""
         W = self.W
         X = batch.X.float()
-        sweep = Sweep(self.kernel.with_weights(W), X, buffers=self.buffers)
-        found = self.criterion(sweep.exponent().neg_().exp_(), batch.Y, self.lam, batch.weight)
+        sweep = BatchSweep(self.kernel.with_weights(W), X, self.buffers)
+        found = self.criterion(sweep.matrix(), batch.Y, self.lam, batch.weight)
         dW = sweep.backward(found.dK.to(X))
         gradient = [w * dw for w, dw in zip(W[: self.depth], dW, strict=False)] + list(dW[self.depth :])
         self._penalise(gradient, W)

@@ -126,8 +126,8 @@ def smallest_pivot(K: torch.Tensor, dtype: torch.dtype | None = None) -> float:
     return len(K) * torch.finfo(dtype or K.dtype).eps * float(K.diagonal().max())
 
 
-def cholesky(K: torch.Tensor, c: float, dtype: torch.dtype | None = None) -> tuple[torch.Tensor, float]:
-    """L with L Lᵀ = K + (c + ridge) I, and the ridge.
+def cholesky(K: torch.Tensor, c: float | torch.Tensor, dtype: torch.dtype | None = None) -> tuple[torch.Tensor, float]:
+    """L with L Lᵀ = K + (c + ridge) I, and the ridge; c may differ from row to row.
 
     The ridge is 0 unless the factorisation breaks down or has a pivot that is rounding; then it is ten
     times the size of such a pivot, and ten times more at each further try. It is returned, and ends up in

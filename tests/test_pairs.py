@@ -1,0 +1,49 @@
+"""The batch sweep against its readable twin, the tile-by-tile sweep."""
+
+import pytest
+import torch
+
+import hgk.pairs
+from cases import ARCHITECTURES, D, random_kernel
+from hgk.arrays import Buffers
+from hgk.pairs import BatchSweep, shifted, unshifted
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 6])
+def test_the_layout_by_shifts_holds_every_pair_and_its_inverse_brings_it_back(n):
+    M = torch.randn(2, n, n, dtype=torch.float64)
+    M = M + M.transpose(1, 2)
+    E = shifted(M)
+    for s in range(1, n // 2 + 1):
+        for a in range(n):
+            assert torch.equal(E[:, s - 1, a], M[:, a, (a + s) % n])
+    expected = M.clone()
+    expected.diagonal(dim1=1, dim2=2).zero_()
+    assert torch.allclose(unshifted(E), expected)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES.values(), ids=ARCHITECTURES.keys())
+@pytest.mark.parametrize("n", [2, 40, 41])
+def test_value_and_gradient_equal_the_tiled_sweep(architecture, n, monkeypatch):
+    monkeypatch.setattr(hgk.pairs, "SLAB", 500)  # several slabs
+    kernel = random_kernel(architecture)
+    X = torch.rand(n, D, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    dK = torch.randn(n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    dK = dK + dK.T
+    buffers = Buffers()
+    for _ in range(2):  # the second time in used memory
+        sweep = BatchSweep(kernel, X, buffers)
+        assert torch.allclose(sweep.matrix(), kernel.matrix(X), atol=1e-12)
+        for ours, theirs in zip(sweep.backward(dK), kernel.backward(dK, X), strict=True):
+            assert torch.allclose(ours, theirs, atol=1e-10)
+
+
+def test_single_precision_is_enough():
+    kernel = random_kernel(ARCHITECTURES["all kinds"])
+    X = 1e3 + torch.rand(200, D, dtype=torch.float64)
+    dK = torch.ones(200, 200, dtype=torch.float64)
+    sweep = BatchSweep(kernel, X.float())
+    exact = kernel.matrix(X.float().double())
+    assert float((sweep.matrix() - exact).abs().max()) < 1e-5
+    for ours, theirs in zip(sweep.backward(dK.float()), kernel.backward(dK, X.float().double()), strict=True):
+        assert torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4 * float(theirs.abs().max()))
