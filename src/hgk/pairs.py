@@ -7,7 +7,7 @@ A batch's kernel matrix is symmetric, so every unordered pair is computed once. 
 because then the differences of all pairs of one shift are a *contiguous* difference of two copies of a column.
 (For even n the last shift meets every pair twice and counts half.) In this layout
 
-    first layer     S_i = Σ_j v_ij² |x_j - x'_j|^q     one product for all nodes of one q: V² · D_q,  D_q columns × pairs
+    first layer     S_i = Σ_j v_ij² |x_j - x'_j|^q     one product V² · D_q for all nodes of one q
     above           log k = C (k_below - 1)            one product,  C_pi = 2 w_i² for the children i of p
     backwards       N_below = k ∘ Cᵀ N                 ∂J/∂v = -2 v ∘ (N D_qᵀ)
 
