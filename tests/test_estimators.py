@@ -42,7 +42,7 @@ def friedman(n, d=6, seed=0, noise=0.1):
 @pytest.fixture(scope="module")
 def fitted():
     X, y = friedman(150)
-    return HGKRegressor(random_state=0).fit(X, y)
+    return HGKRegressor("algorithm1", random_state=0).fit(X, y)
 
 
 def test_learned_weights_beat_the_plain_gaussian_and_find_the_relevant_columns():
@@ -214,6 +214,7 @@ def test_probabilities_are_close_to_the_truth():
     X = rng.uniform(-1, 1, (1500, 1))
     p = (1 + np.sin(3 * X[:, 0])) / 2
     model = HGKClassifier("plain", random_state=0).fit(X, rng.random(1500) < p)
+    assert np.abs((model.decision_function(X) + 1) / 2 - p).mean() < 0.08
     assert np.abs(model.predict_proba(X)[:, 1] - p).mean() < 0.08
     assert model.classes_.dtype == bool
 
@@ -378,7 +379,7 @@ LABELS = (Y.mean() < Y).astype(int)
             X,
             Y,
             ValueError,
-            "preset='papre' is unknown; use one of 'default', 'gradients', 'paper', 'plain'",
+            "preset='papre' is unknown; use one of 'default', 'algorithm1', 'paper', 'plain'",
         ),
         (HGKRegressor(lam=-1), X, Y, ValueError, "lam=-1 was given; a finite number > 0"),
         (HGKRegressor(lam=np.nan), X, Y, ValueError, "lam=nan was given"),
@@ -391,6 +392,8 @@ LABELS = (Y.mean() < Y).astype(int)
         (HGKRegressor(callback="x"), X, Y, TypeError, "callback='x' was given"),
         (HGKRegressor(["default"]), X, Y, ValueError, "is unknown; use one of"),
         (HGKRegressor(lam=True), X, Y, ValueError, "lam=True was given"),
+        (HGKRegressor(time_budget=0), X, Y, ValueError, "time_budget=0 was given; a number of seconds > 0"),
+        (HGKRegressor("plain", time_budget=3), X, Y, ValueError, "kept by the preset 'default'"),
         (HGKRegressor("plain", groups={"a": [0]}), X, Y, ValueError, "plain preset has its own kernel"),
         (HGKRegressor(groups={"a": [True]}), X, Y, ValueError, "names the column True"),
         (HGKRegressor(groups={"a": []}), X, Y, ValueError, "Group 'a' was given as"),
@@ -431,7 +434,7 @@ def test_a_table_too_large_for_memory_is_refused_before_the_work(monkeypatch):
     events = []
     monkeypatch.setattr(arrays, "available_memory", lambda: 8 * 30**2 * 2)  # D1 would fit, all rows do not
     with pytest.raises(MemoryError, match="use at most about"):
-        HGKRegressor(callback=events.append).fit(X, Y)
+        HGKRegressor("algorithm1", callback=events.append).fit(X, Y)
     assert events == []
 
 

@@ -1,17 +1,25 @@
 """Learning by leave-one-out gradients: the optimiser, what it finds, and whom it trusts."""
 
+import time
+import warnings
+
 import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_diabetes, make_friedman1
+from sklearn.metrics import log_loss
 
+import hgk.estimators
+import hgk.gradients
 from cases import ARCHITECTURES, random_rows
-from hgk import HGKRegressor, StoppedEarlyWarning, inhomogeneous, two_layers
+from hgk import Architecture, HGKClassifier, HGKRegressor, StoppedEarlyWarning, inhomogeneous, two_layers
+from hgk.calibration import Calibration
 from hgk.criteria import LeaveOneOut
+from hgk.gradients import Judge, Trial, choose, judge_lams, warped
+from hgk.inputs import MOST_STEPS, Encoder, Reader
 from hgk.kernels import HierarchicalKernel
-from hgk.machines import Rows
-from hgk.optimisers.adam import HIGHEST, LOWEST, Adam, Run, one_cycle
-from hgk.plans import Trial, choose
+from hgk.machines import OnCentres, Rows, clipped_risk
+from hgk.optimisers.adam import HIGHEST, LOWEST, Adam, Run, Watch, one_cycle
 from hgk.progress import Progress
 from hgk.selection import Task
 
@@ -105,6 +113,65 @@ def test_the_same_seed_gives_the_same_weights():
     assert all(torch.equal(a, b) for a, b in zip(one.W, two.W, strict=True))
 
 
+def test_the_watch_brings_back_earlier_weights_only_if_they_were_clearly_better():
+    watch = Watch(random_rows(10), random_rows(100), 1.0)
+    good, bad = torch.full((100,), 0.001), torch.full((100,), 0.002)
+    noise = 1e-4 * torch.randn(100, generator=torch.Generator().manual_seed(0))
+    first, last = ("first",), ("last",)
+    watch.checks = [(good, first), (good + noise - noise.mean() + 1e-7, last)]
+    assert watch.best(last) is last  # worse by less than the noise
+    watch.checks = [(good, first), (bad + noise, last)]
+    assert watch.best(last) is first
+    assert not watch.hopeless()
+    watch.checks += [(bad + noise, last)]
+    assert watch.hopeless()
+
+
+def test_a_run_that_overfits_is_stopped_by_rows_outside_its_batches():
+    """Labels are noise: the criterion falls, the error of new rows does not."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.uniform(-1, 1, (130, 20)), rng.standard_normal((130, 1))
+    rows, new = (
+        Rows(*map(torch.from_numpy, (X[p], Y[p].clip(-1, 1), np.ones(len(X[p])))))
+        for p in (slice(0, 60), slice(60, 130))
+    )
+    tree = inhomogeneous(20)
+    progress = Progress()
+    kernel = HierarchicalKernel(tree, tree.start(rows.spread, rng))
+    run = Run(Adam(steps=100, batch=60, rate=0.3), kernel, rows, rng, progress, watched=new)
+    found = run.run()
+    risks = [e["risk"] for e in progress.history if e["stage"] == "watch"]
+    after = Watch(run.watch.batch, new, 1.0)(kernel, found.W, run.lam)
+    assert after <= risks[-1] + 1e-9
+    assert after < 1.1 * min(risks)
+
+
+def test_warps_are_monotone_and_learned_by_rough_nodes():
+    """Rough nodes on steps are rough nodes on g(x) = Σ a_k b_k(x): the identity behind the kind "warped"."""
+    x = np.random.default_rng(0).uniform(0, 1, 300)
+    reader = Reader.of([x], ["x"])
+    encoder = Encoder.of(x[:, None], np.ones(300), reader, ranks=True, robust=True, steps=True)
+    kinds = tuple(f.kind for f in encoder.features)
+    tree = warped(kinds, np.random.default_rng(0))
+    steps = [j for j, kind in enumerate(kinds) if kind == "step"]
+    assert len(steps) == MOST_STEPS
+    assert all(set(tree.coordinates[i]) == set(steps) for i in range(4, 8))
+    F = torch.from_numpy(encoder(np.sort(x)[:, None]))
+    v2 = torch.rand(len(steps), dtype=torch.float64)
+    g = F[:, steps] @ v2
+    assert bool((g.diff() >= 0).all())
+    tree = Architecture(F.shape[1], (tuple(steps),), exponents=(1.0,))
+    W = torch.zeros(1, F.shape[1], dtype=torch.float64)
+    W[0, steps] = v2.sqrt()
+    expected = torch.exp(-(g[:, None] - g[None, :]).abs())
+    torch.testing.assert_close(HierarchicalKernel(tree, (W,)).matrix(F), expected)
+
+
+def judges(n, out):
+    index = torch.arange(n)
+    return {0: Judge(index, index, torch.arange(out), False)}
+
+
 def test_greedy_averaging_leaves_the_safe_choice_only_for_a_clear_gain():
     rng = np.random.default_rng(0)
     rows = random_rows(200)
@@ -115,18 +182,36 @@ def test_greedy_averaging_leaves_the_safe_choice_only_for_a_clear_gain():
         return Trial(name, [], 0.1, rows.Y + error, 0.0)
 
     def names(*trials):
-        return [t.name for t in choose(trials, task, [0, 1], Progress())]
+        return [t.name for t in choose(trials, task, judges(200, 80), Progress())]
 
-    safe, other = trial("safe", noise[0]), trial("other", noise[1])
-    assert names(trial("plain", 3 * noise[2]), safe, other) == ["safe", "other"]  # independent errors average out
-    assert names(trial("plain", 3 * noise[2]), safe, trial("same", noise[0])) == ["safe"]
-    assert names(trial("plain", 3 * noise[2]), safe, trial("best", 0.1 * noise[1])) == ["best"]
-    assert names(trial("plain", 0.5 * noise[0]), safe, trial("worse", 2 * noise[0])) == ["plain"]
+    plain, one, other = trial("plain", 3 * noise[2]), trial("one", noise[0]), trial("other", noise[1])
+    assert sorted(names(plain, one, other)) == ["one", "other"]  # independent errors average out, plain is gone
+    assert names(plain, one, trial("same", noise[0])) == ["one"]
+    assert names(plain, one, trial("best", 0.1 * noise[1])) == ["best"]
+    assert names(trial("plain", 0.5 * noise[0]), one, trial("worse", 2 * noise[0])) == ["plain"]
+    close = trial("close", noise[0] * torch.from_numpy(1 + 0.3 * rng.standard_normal((200, 1))))
+    assert names(one, close) == ["one"]  # no clear gain over the first, which stands for plain
 
 
-def test_the_gradients_preset_finds_the_columns_and_reports_its_optimism():
+def test_the_judge_is_the_machine_without_the_rows_set_aside():
+    rows = random_rows(80, outputs=2, weighted=True)
+    task = Task(rows, np.arange(80) % 5, np.geomspace(0.1, 1e-4, 10), 1.0)
+    judge = Judge.of(task, 2, np.random.default_rng(0))
+    kernel = HierarchicalKernel(tree := two_layers(5, 3), tree.start(rows.spread, np.random.default_rng(0)))
+    risks, t = judge(kernel, task)
+    assert set(judge.out.tolist()) == set(range(2, 80, 5))
+    best = int(risks.argmin())
+    c = float(judge_lams(task)[best]) * float(rows.weight.sum())  # c = nλ of all rows, also for fewer
+    part = rows[judge.some]
+    A = kernel.matrix(part.X) + c * torch.diag(1 / part.weight)
+    expected = kernel.matrix(rows.X[judge.out], part.X) @ torch.linalg.solve(A, part.Y)
+    torch.testing.assert_close(t[best], expected.clamp(-1, 1), rtol=0, atol=2e-3)
+    assert float(risks[best]) == pytest.approx(clipped_risk(t[best], rows[judge.out], 1.0), rel=1e-3)
+
+
+def test_the_default_finds_the_columns_and_reports_its_optimism():
     X, y = make_friedman1(700, n_features=10, noise=0.5, random_state=0)
-    model = HGKRegressor("gradients", random_state=0).fit(X[:200], y[:200])
+    model = HGKRegressor(random_state=0).fit(X[:200], y[:200])
     plain = HGKRegressor("plain", random_state=0).fit(X[:200], y[:200])
     error = [np.mean((m.predict(X[200:]) - y[200:]) ** 2) for m in (model, plain)]
     assert error[0] < 0.6 * error[1]
@@ -137,12 +222,31 @@ def test_the_gradients_preset_finds_the_columns_and_reports_its_optimism():
         candidates["mixed"]["honest"] - candidates["mixed"]["criterion"]
     )
     assert np.corrcoef(model.loo_predictions_, y[:200])[0, 1] > 0.9
+    np.testing.assert_allclose(model.node_importances_.sum(0), model.feature_importances_)
+    assert model.node_importances_.sum() == pytest.approx(1)
+    assert len(model.node_importances_) == sum(len(m.kernel.W[0]) for m in model.machines_)
 
 
-def test_the_gradients_preset_is_not_worse_than_plain_where_there_is_little_to_learn():
+def test_a_planted_interaction_group_is_found():
+    """y depends on x0, x1 through their product alone and on x2 by itself; the other columns are noise."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (400, 8))
+    y = np.sign(X[:, 0] * X[:, 1]) * np.abs(X[:, 0] * X[:, 1]) ** 0.5 + 0.3 * X[:, 2]
+    model = HGKRegressor(groups={"pair": [0, 1], "alone": [2]}, random_state=0).fit(X, y)
+    names = ["pair", "alone", "rest"]
+    assert list(model.kernel_.architecture.labels) == names
+    nodes = model.node_importances_.sum(1).reshape(-1, 3).sum(0)
+    assert nodes[0] > 0.5
+    assert nodes[2] < 0.1
+    free = HGKRegressor(random_state=0).fit(X, y)
+    assert free.feature_importances_[:2].sum() > 0.6
+    assert free.feature_importances_[3:].sum() < 0.15
+
+
+def test_the_default_is_not_worse_than_plain_where_there_is_little_to_learn():
     X, y = load_diabetes(return_X_y=True)
     errors = []
-    for preset in ("gradients", "plain"):
+    for preset in ("default", "plain"):
         folds = np.arange(len(y)) % 3
         t = np.empty(len(y))
         for b in range(3):
@@ -152,17 +256,144 @@ def test_the_gradients_preset_is_not_worse_than_plain_where_there_is_little_to_l
     assert errors[0] < 1.05 * errors[1]
 
 
-def test_stopped_at_once_the_gradients_preset_returns_the_plain_machine_and_says_so():
+def test_fewer_than_fifty_rows_are_the_plain_machine_on_robust_features():
+    X, y = make_friedman1(40, n_features=5, random_state=0)
+    model = HGKRegressor(random_state=0).fit(X, y)
+    assert model.kernel_.architecture.tied
+    assert len(model.machines_[0].parts) == 5
+
+
+def test_stopped_at_once_the_default_returns_the_plain_machine_and_says_so():
     X, y = make_friedman1(80, n_features=5, random_state=0)
     with pytest.warns(StoppedEarlyWarning):
-        model = HGKRegressor("gradients", callback=lambda event: True, random_state=0).fit(X, y)
-    assert model.kernel_.architecture.tied
-    assert model.history_[-1]["candidates"] == ["plain"]
+        model = HGKRegressor(callback=lambda event: True, random_state=0).fit(X, y)
+    assert model.history_[-1]["stage"] == "chosen"
+    assert np.isfinite(model.predict(X)).all()
 
 
-def test_groups_become_nodes_of_the_gradients_preset():
+def test_groups_become_nodes_of_the_default():
     X, y = make_friedman1(150, n_features=6, random_state=0)
-    model = HGKRegressor("gradients", groups={"pair": [0, 1]}, random_state=0).fit(X, y)
+    model = HGKRegressor(groups={"pair": [0, 1]}, random_state=0).fit(X, y)
     owner = model._inputs.encoder.owner
     sets = [{int(owner[f]) for f in c} for c in model.kernel_.architecture.coordinates]
     assert model.kernel_.architecture.tied or sets == [{0, 1}, {2, 3, 4, 5}]
+
+
+def test_the_same_seed_gives_the_same_default_whatever_the_number_of_threads():
+    X, y = make_friedman1(120, n_features=5, random_state=0)
+    one, two = (HGKRegressor(random_state=3, n_jobs=jobs).fit(X, y).predict(X) for jobs in (1, 2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_a_repeated_row_is_a_row_of_weight_two_for_the_default():
+    X, y = make_friedman1(70, n_features=5, random_state=0)
+    weight = np.where(np.arange(70) % 3, 1, 2)
+    repeated = np.repeat(np.arange(70), weight)
+    one = HGKRegressor(random_state=0).fit(X, y, sample_weight=weight).predict(X)
+    two = HGKRegressor(random_state=0).fit(X[repeated], y[repeated]).predict(X)
+    np.testing.assert_allclose(one, two, rtol=1e-9)
+
+
+def test_a_budget_sets_the_effort_and_is_kept():
+    X, y = make_friedman1(1200, n_features=6, random_state=0)
+    efforts = {}
+    for budget in (0.2, 1000.0):
+        model = HGKRegressor(time_budget=budget, random_state=0, callback=lambda e: e["stage"] == "adam")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StoppedEarlyWarning)  # the effort is planned before the first step
+            efforts[budget] = next(e for e in model.fit(X, y).history_ if e["stage"] == "effort")
+    assert efforts[0.2]["kinds"] < efforts[1000.0]["kinds"]
+    assert efforts[0.2]["steps"] < efforts[1000.0]["steps"]
+    assert efforts[0.2]["batch"] < efforts[1000.0]["batch"]
+    start = time.monotonic()
+    model = HGKRegressor(time_budget=0.5, random_state=0).fit(X, y)  # no warning: the budget was asked for
+    assert time.monotonic() - start < 60
+    assert model.score(X, y) > 0.5
+
+
+def test_many_rows_go_to_centres_with_one_line_of_information(monkeypatch, caplog):
+    monkeypatch.setattr(hgk.gradients, "EXACT", 1000)
+    monkeypatch.setattr(hgk.estimators, "EXACT", 1000)
+    X, y = make_friedman1(2500, n_features=5, noise=0.5, random_state=0)
+    with caplog.at_level("INFO", logger="hgk"):
+        model = HGKRegressor(random_state=0, time_budget=6).fit(X[:2000], y[:2000])
+    assert len([r for r in caplog.records if "Nyström" in r.message]) == 1
+    assert all(isinstance(m, OnCentres) for m in model.machines_)
+    assert model.alpha_.shape == (model.machines_[0].X.shape[0],)
+    assert model.score(X[2000:], y[2000:]) > 0.9
+    assert np.corrcoef(model.loo_predictions_, y[:2000])[0, 1] > 0.95
+    low, high = model.predict_interval(X[2000:], 0.8).T
+    assert 0.7 < ((low <= y[2000:]) & (y[2000:] <= high)).mean() < 0.9
+
+
+# ------------------------------------------------------------------------------------ intervals, probabilities
+
+
+@pytest.mark.parametrize("preset", ["plain", "default"])
+def test_intervals_cover_new_rows(preset):
+    """Over 6 draws of 150 training rows and 300 new ones: the standard error of the mean coverage is about 0.015."""
+    covered = []
+    for seed in range(6):
+        X, y = make_friedman1(450, n_features=5, noise=2.0, random_state=seed)
+        model = HGKRegressor(preset, random_state=0).fit(X[:150], y[:150])
+        low, high = model.predict_interval(X[150:], 0.8).T
+        covered.append(((low <= y[150:]) & (y[150:] <= high)).mean())
+        assert (low < high).all()
+    assert 0.72 < np.mean(covered) < 0.88
+
+
+def test_intervals_widen_with_coverage_and_follow_the_units_and_outputs():
+    X, y = make_friedman1(120, n_features=5, noise=1.0, random_state=0)
+    model = HGKRegressor("plain", random_state=0).fit(X, y)
+    narrow, wide = model.predict_interval(X[:20], 0.5), model.predict_interval(X[:20], 0.9)
+    assert (wide[:, 0] <= narrow[:, 0]).all()
+    assert (wide[:, 1] >= narrow[:, 1]).all()
+    other = HGKRegressor("plain", random_state=0).fit(X, np.column_stack([y, 10 * y + 3]))
+    both = other.predict_interval(X[:20], 0.5)
+    assert both.shape == (20, 2, 2)
+    np.testing.assert_allclose(both[:, 1], 10 * both[:, 0] + 3, rtol=1e-6)
+    assert np.isinf(model.predict_interval(X[:2], 0.999)).all()  # 120 rows cannot promise that
+    with pytest.raises(ValueError, match="coverage=90 was given"):
+        model.predict_interval(X, 90)
+
+
+def test_probabilities_are_calibrated_by_leave_one_out_values():
+    """Overfitting least squares claims too much; its leave-one-out values do not."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (900, 4))
+    p = 1 / (1 + np.exp(-4 * X[:, 0] - 2 * X[:, 1]))
+    y = (rng.random(900) < p).astype(int)
+    kernel = HierarchicalKernel.of(inhomogeneous(4), [[4.0] * 4])  # too narrow
+    model = HGKClassifier(kernel=kernel, lam=1e-8, random_state=0).fit(X[:300], y[:300])
+    raw = ((model.decision_function(X[300:]) + 1) / 2).clip(1e-3, 1 - 1e-3)
+    calibrated = model.predict_proba(X[300:])
+    assert log_loss(y[300:], calibrated) < 0.9 * log_loss(y[300:], raw)
+    sure = calibrated.max(1) > 0.8  # what it claims is true, to the sampling error of about 0.03
+    assert sure.sum() > 100
+    assert (calibrated.argmax(1) == y[300:])[sure].mean() == pytest.approx(calibrated.max(1)[sure].mean(), abs=0.09)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_the_calibration_minimises_the_logarithmic_loss(classes):
+    rng = np.random.default_rng(0)
+    t = rng.uniform(-1, 1, (500, 1 if classes == 2 else classes))
+    g = np.where(t > 0, 3.0 * t, 1.5 * t)
+    if classes == 2:
+        Y = np.where(rng.random((500, 1)) < 1 / (1 + np.exp(-g)), 1.0, -1.0)
+    else:
+        P = np.exp(g) / np.exp(g).sum(1, keepdims=True)
+        Y = 2 * np.eye(classes)[[rng.choice(classes, p=row) for row in P]] - 1
+    found = Calibration.of(t, Y, np.ones(500))
+    assert found.above == pytest.approx(3.0, rel=0.35)
+    assert found.below == pytest.approx(1.5, rel=0.35)
+    column = Y.argmax(1) if classes > 2 else (Y[:, 0] > 0).astype(int)
+
+    def loss(calibration):
+        return -np.log(calibration.probabilities(t)[np.arange(500), column]).mean()
+
+    for factor in (0.95, 1.05):
+        assert loss(found) <= loss(Calibration(factor * found.above, found.below)) + 1e-6
+        assert loss(found) <= loss(Calibration(found.above, factor * found.below)) + 1e-6
+    np.testing.assert_allclose(found.probabilities(t).sum(1), 1)
+    best = found.probabilities(t).argmax(1)
+    assert np.array_equal(best, t.argmax(1) if classes > 2 else (t[:, 0] > 0).astype(int))

@@ -81,11 +81,11 @@ def frame(n=300, seed=0):
     return table, y.to_numpy()
 
 
-@pytest.mark.parametrize("preset", ["plain", "default", "gradients"])
+@pytest.mark.parametrize("preset", ["plain", "algorithm1", "default"])
 def test_mixed_frames_are_fitted_and_predicted(preset):
     table, y = frame()
     model = HGKRegressor(preset, random_state=0).fit(table[:200], y[:200])
-    assert model.score(table[200:], y[200:]) > (0.85 if preset == "gradients" else 0.5)
+    assert model.score(table[200:], y[200:]) > (0.85 if preset == "default" else 0.5)
     assert model.feature_importances_.shape == (5,)
     assert model.feature_importances_.sum() == pytest.approx(1)
     assert "colour=red" in str(model.kernel_)

@@ -6,8 +6,19 @@ import torch
 from sklearn.kernel_ridge import KernelRidge
 
 from cases import ARCHITECTURES, SOLVERS, random_kernel, random_rows
-from hgk.machines import Machine, average, loo_average, train
-from hgk.solvers import Cholesky, Status
+from hgk.machines import (
+    Machine,
+    OnCentres,
+    average,
+    clipped_risk,
+    loo_average,
+    train,
+    train_on_centres,
+    weighted_quantile,
+)
+from hgk.progress import Progress
+from hgk.solvers import Cholesky, Nystrom, Status
+from hgk.solvers.nystrom import JITTER
 from reference import held_out_residuals, machine
 
 CLOSE = 1e-8
@@ -141,8 +152,8 @@ def test_averaged_machine_is_the_mean_of_its_parts_and_so_are_its_leave_one_out_
     torch.testing.assert_close(together(X), expected, rtol=0, atol=CLOSE)
     torch.testing.assert_close(average([together], X, 0.2), expected.clamp(-0.2, 0.2), rtol=0, atol=CLOSE)
 
-    loo = loo_average([together], rows, 1.0)
-    torch.testing.assert_close(loo_average([together], rows, 0.1), loo.clamp(-0.1, 0.1))
+    loo = loo_average([together], rows, 1.0)[0]
+    torch.testing.assert_close(loo_average([together], rows, 0.1)[0], loo.clamp(-0.1, 0.1))
     assert bool((loo.abs() > 0.1).any())
     for i in (3, 15, 27):  # in the first part, in both, in the second
         t = []
@@ -153,3 +164,91 @@ def test_averaged_machine_is_the_mean_of_its_parts_and_so_are_its_leave_one_out_
             t.append(KERNEL.matrix(rows.X[i : i + 1], rows.X[rest]) @ torch.linalg.solve(A, rows.Y[rest]))
         assert float(loo[i]) == pytest.approx(float(torch.stack(t).mean().clamp(-1, 1)), abs=CLOSE)
     assert isinstance(together, Machine)
+
+
+def machines_of_every_kind(rows):
+    parts = [torch.arange(0, 30), torch.arange(10, 40)]
+    centres, out = torch.arange(0, 40, 3), torch.arange(0, 40, 4)
+    return {
+        "one part": train(KERNEL, rows, 1e-3),
+        "two parts": train(KERNEL, rows, 1e-3, parts),
+        "centres": train_on_centres(KERNEL, rows, [1e-3], centres, out, 1.0, Progress()),
+    }
+
+
+@pytest.mark.parametrize("kind", ["one part", "two parts", "centres"])
+def test_functions_without_a_row_equal_refits(kind):
+    """f^(-i) at other points, c and the centres kept as they are."""
+    rows, X = random_rows(40, outputs=2, weighted=True), random_rows(7, seed=3).X
+    machine = machines_of_every_kind(rows)[kind]
+    some = torch.tensor([3, 15, 37])
+    own, elsewhere = machine.leave_one_out(rows, X, some)
+    for place, i in enumerate(some.tolist()):
+        refit = without(machine, rows, i)
+        torch.testing.assert_close(own[place], refit(rows.X[i : i + 1])[0], rtol=0, atol=1e-4)
+        torch.testing.assert_close(elsewhere[:, :, place].T, refit(X), rtol=0, atol=1e-4)
+
+
+def without(machine, rows, i):
+    """The machine's function from all rows but one, from the definition."""
+    if isinstance(machine, OnCentres):
+        K, k = KERNEL.matrix(machine.X), KERNEL.matrix(rows.X, machine.X)
+        s = rows.weight.clone()
+        s[i] = 0
+        c = float(rows.weight.sum()) * machine.lam
+        A = k.T @ (s[:, None] * k) + c * (K + JITTER * torch.eye(len(K), dtype=K.dtype))
+        alpha = torch.linalg.solve(A, k.T @ (s[:, None] * rows.Y))
+        return lambda X: KERNEL.matrix(X, machine.X) @ alpha
+
+    def function(X):
+        t = []
+        for part in machine.parts:
+            c, rest = float(rows.weight[part].sum()) * machine.lam, part[part != i]
+            A = KERNEL.matrix(rows.X[rest]) + c * torch.diag(1 / rows.weight[rest])
+            t.append(KERNEL.matrix(X, rows.X[rest]) @ torch.linalg.solve(A, rows.Y[rest]))
+        return torch.stack(t).mean(0)
+
+    return function
+
+
+def test_centres_at_all_rows_are_the_exact_machine_and_blocks_do_not_matter():
+    rows = random_rows(60, outputs=2, weighted=True)
+    X = random_rows(20, seed=5).X
+    exact = train(KERNEL, rows, 1e-2)
+    everything = torch.arange(60)
+    whole = train_on_centres(KERNEL, rows, [1e-2], everything, torch.arange(5), 1.0, Progress())
+    torch.testing.assert_close(whole(X), exact(X), rtol=0, atol=1e-3)  # the jitter, and blocks in single precision
+    solver, K = Nystrom(), KERNEL.matrix(rows.X, rows.X[:20])
+    one, many = (solver.prepare(KERNEL.matrix(rows.X[:20]), 2) for _ in "ab")
+    solver.add(one, K, rows.Y, rows.weight)
+    for block in torch.arange(60).split(7):
+        solver.add(many, K[block], rows.Y[block], rows.weight[block])
+    torch.testing.assert_close(solver.solve(one, [1e-2])[0].alpha, solver.solve(many, [1e-2])[0].alpha)
+
+
+def test_on_centres_lam_is_the_best_for_the_rows_held_out():
+    rows = random_rows(200)
+    centres, out = torch.arange(0, 200, 4), torch.arange(0, 200, 3)
+    rest = torch.tensor([i for i in range(200) if i % 3])
+    lams = [1e-6, 1e-3, 1e-1, 10.0]
+    risks = [_risk(rows, rest, out, centres, lam) for lam in lams]
+    chosen = train_on_centres(KERNEL, rows, lams, centres, out, 1.0, Progress())
+    assert chosen.lam == lams[int(np.argmin(risks))]
+
+
+def _risk(rows, rest, out, centres, lam):
+    solver, Z = Nystrom(), rows.X[centres]
+    state = solver.prepare(KERNEL.matrix(Z), 1)
+    solver.add(state, KERNEL.matrix(rows.X[rest], Z), rows.Y[rest], rows.weight[rest])
+    return clipped_risk(KERNEL.matrix(rows.X[out], Z) @ solver.solve(state, [lam])[0].alpha, rows[out], 1.0)
+
+
+def test_weighted_quantiles_are_those_of_repeated_values():
+    values = torch.tensor([[3.0, 1.0, 2.0, 5.0, 4.0]])
+    assert float(weighted_quantile(values, torch.ones(5), 0.5)) == 3.0  # the ⌈0.5 · 6⌉ = 3rd smallest
+    assert float(weighted_quantile(values, torch.ones(5), 0.9)) == float("inf")  # the 6th of 5
+    weight = torch.tensor([1.0, 2.0, 1.0, 3.0, 1.0])
+    repeated = torch.repeat_interleave(values[0], weight.long())[None]
+    for level in (0.1, 0.3, 0.5, 0.8):
+        expected = weighted_quantile(repeated, torch.ones(8), level)
+        assert float(weighted_quantile(values, weight, level)) == float(expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -23,12 +24,14 @@ from sklearn.utils.validation import (
 )
 
 from hgk.architectures import Architecture, grouped
-from hgk.arrays import require_memory, threads_for
+from hgk.arrays import blocks, require_memory, threads_for
+from hgk.calibration import Calibration
+from hgk.gradients import EXACT, LeaveOneOutGradients, mixed
 from hgk.inputs import Encoder, Inputs, Merged, Reader, Scaling, column_remarks, is_mixed, merge_rows, split
 from hgk.kernels import HierarchicalKernel
-from hgk.machines import Rows, average, loo_average
+from hgk.machines import Rows, average, loo_average, weighted_quantile
 from hgk.optimisers import Adam, Algorithm1
-from hgk.plans import PRESETS, Given, Learned, LeaveOneOutGradients, Plan, Preset, mixed
+from hgk.plans import PRESETS, Given, Learned, Plan, Preset
 from hgk.progress import Event, Progress
 from hgk.selection import FOLDS, Task, fold_numbers, lam_grid
 
@@ -37,6 +40,13 @@ CLIP = 1.0
 # Double-precision n x n matrices that a fit holds at its peak: four single ones in the grid search with their
 # Krylov basis, or three of four fifths of the rows in the fold machines.
 MATRICES = 2.5
+
+
+_log = logging.getLogger("hgk")
+
+
+# Rows whose leave-one-out functions make up an interval.
+JACKKNIFE = 2000
 
 
 class StoppedEarlyWarning(UserWarning):
@@ -55,6 +65,7 @@ class _HGK(BaseEstimator):
         groups: Mapping[str, Iterable[int | str]] | None = None,
         optimiser: Algorithm1 | Adam | None = None,
         lam: float | None = None,
+        time_budget: float | None = None,
         random_state=None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -66,6 +77,7 @@ class _HGK(BaseEstimator):
         self.groups = groups
         self.optimiser = optimiser
         self.lam = lam
+        self.time_budget = time_budget
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -95,14 +107,16 @@ class _HGK(BaseEstimator):
         rows = Rows(*map(torch.from_numpy, (encoder(merged.X), merged.y, merged.weight)))
 
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        task = Task(rows, self._folds(merged.y, rng), self._lams(rows), CLIP)
-        matrices = MATRICES * effective_n_jobs(self.n_jobs or 1)
-        require_memory(len(rows), len(rows), matrices, torch.float64, "A fit on kernel matrices")
+        kinds = tuple(feature.kind for feature in encoder.features)
+        task = Task(rows, self._folds(merged.y, rng), self._lams(rows), CLIP, kinds)
+        plan = self._plan(preset, encoder)
+        self._check_size(plan, len(rows))
         with threads_for(len(rows)), Progress(self._callback()) as progress:
-            self.machines_ = self._plan(preset, encoder).machines(task, rng, progress, self.n_jobs)
+            self.machines_ = plan.machines(task, rng, progress, self.n_jobs)
 
         self._inputs = Inputs(reader, encoder)
-        self._place, self._left_out, self._loo = merged.place, encoder(reader(columns)[merged.place < 0]), None
+        self._place, self._left_out = merged.place, encoder(reader(columns)[merged.place < 0])
+        self._kept: dict[str, Any] = {}  # what is computed when first asked for; predicting must not change __dict__
         self._store(rows, merged.X, progress)
         return self
 
@@ -131,6 +145,11 @@ class _HGK(BaseEstimator):
         given = [name for name in ("kernel", "architecture", "groups") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"{' and '.join(given)} were given together; each fixes the kernel's shape, so give one.")
+        budget = self.time_budget
+        if budget is not None and not (isinstance(budget, Real) and not isinstance(budget, bool) and budget > 0):
+            raise ValueError(f"time_budget={budget!r} was given; a number of seconds > 0 is expected, or None.")
+        if budget is not None and (self.preset != "default" or given[:1] == ["kernel"] or self.optimiser is not None):
+            raise ValueError("time_budget was given; it is kept by the preset 'default' with its own optimiser alone.")
         if self.lam is not None and not (
             isinstance(self.lam, Real) and not isinstance(self.lam, bool) and 0 < self.lam < float("inf")
         ):
@@ -141,18 +160,32 @@ class _HGK(BaseEstimator):
                 f"preset='plain' was given with {' and '.join(names)}; the plain preset has its own kernel and learns "
                 "no weights, so leave one of them out."
             )
-        return PRESETS[self.preset]
+        # Algorithm 1 brings its own inputs and tree: those of the paper.
+        of_the_paper = self.preset == "default" and isinstance(self.optimiser, Algorithm1)
+        return PRESETS["algorithm1" if of_the_paper else self.preset]
 
-    def _plan(self, preset: Preset, encoder: Encoder) -> Plan:
+    def _check_size(self, plan: Plan | LeaveOneOutGradients, n: int) -> None:
+        """Say before working that the kernel matrix does not fit, or that there will be none."""
+        if not isinstance(plan, LeaveOneOutGradients):
+            matrices = MATRICES * effective_n_jobs(self.n_jobs or 1)
+            require_memory(n, n, matrices, torch.float64, "A fit on kernel matrices")
+        elif n > EXACT:
+            _log.info("%d rows are more than the exact machine takes (%d); using Nyström's on centres.", n, EXACT)
+
+    def _plan(self, preset: Preset, encoder: Encoder) -> Plan | LeaveOneOutGradients:
         """The preset's plan, or one that honours the kernel, architecture, groups or optimiser given."""
         if self.kernel is not None:
             return Given(self.kernel)
         given = [a.expanded(encoder.owner) for a in self._given_architectures()]
+        plan = preset.plan
+        if isinstance(plan, LeaveOneOutGradients):
+            plan = replace(plan, budget=self.time_budget)
+            if len(given) == 1 and self.optimiser is None:
+                return replace(plan, build=lambda features, rng: given[0])
         if not given and self.optimiser is None:
-            return preset.plan
-        if len(given) == 1 and self.optimiser is None and isinstance(preset.plan, LeaveOneOutGradients):
-            return replace(preset.plan, architecture=lambda d, rng: given[0])
-        base = preset.plan if isinstance(preset.plan, Learned) else Learned(lambda d, rng: [mixed(d, rng)], Adam())
+            return plan
+        kinds = tuple(feature.kind for feature in encoder.features)
+        base = plan if isinstance(plan, Learned) else Learned(lambda d, rng: [mixed(kinds, rng)], Adam())
         architectures = (lambda d, rng: given) if given else base.architectures
         return Learned(architectures, self.optimiser or base.optimiser)
 
@@ -207,7 +240,10 @@ class _HGK(BaseEstimator):
             return given.encoder
         if self.kernel is not None:
             return Encoder.identity(reader)
-        return Encoder.of(merged.X, merged.weight, reader, preset.ranks, preset.robust)
+        # Steps for the default kinds of trees alone: a given tree has its own, and few rows do not carry a warp.
+        own = self.architecture is None and self.groups is None and self.optimiser is None
+        steps = preset.steps and own and 1000 <= len(merged.X) <= EXACT
+        return Encoder.of(merged.X, merged.weight, reader, preset.ranks, preset.robust, steps)
 
     def _lams(self, rows: Rows) -> np.ndarray:
         return lam_grid(rows.size) if self.lam is None else np.array([float(self.lam)])
@@ -274,8 +310,10 @@ class _HGK(BaseEstimator):
         self.history_ = progress.history
         self.X_fit_ = X
         sample = rows.X[:: max(1, len(rows) // 500)]
-        relevance = np.mean([m.kernel.relevance(sample) for m in self.machines_], axis=0)
-        self.feature_importances_ = np.bincount(encoder.owner, weights=relevance, minlength=self.n_features_in_)
+        total = sum(machine.share for machine in self.machines_)
+        nodes = np.vstack([m.share / total * m.kernel.shares(sample) for m in self.machines_])
+        self.node_importances_ = nodes @ np.eye(self.n_features_in_)[encoder.owner]
+        self.feature_importances_ = self.node_importances_.sum(0)
         self._rows = rows
         if progress.shortened:
             warnings.warn(
@@ -299,13 +337,17 @@ class _HGK(BaseEstimator):
         the kernel's weights stay fixed. Computed when first asked for.
         """
         check_is_fitted(self)
-        if self._loo is None:
-            t = loo_average(self.machines_, self._rows, CLIP).numpy()
-            everywhere = t[self._place]
-            if len(self._left_out):
-                everywhere[self._place < 0] = average(self.machines_, torch.from_numpy(self._left_out), CLIP).numpy()
-            self._loo = everywhere
-        return self._decode(self._loo)
+        everywhere = self._loo_of_rows().numpy()[self._place]
+        if len(self._left_out):
+            everywhere[self._place < 0] = average(self.machines_, torch.from_numpy(self._left_out), CLIP).numpy()
+        return self._decode(everywhere)
+
+    def _loo_of_rows(self) -> torch.Tensor:
+        """Of the distinct rows, in [-1, 1]; kept once computed."""
+        if "loo" not in self._kept:
+            with threads_for(len(self._rows)):
+                self._kept["loo"] = loo_average(self.machines_, self._rows, CLIP)[0]
+        return self._kept["loo"]
 
     def _predict_columns(self, X) -> np.ndarray:
         """The clipped averaged function, one column per output, in [-1, 1]."""
@@ -334,13 +376,13 @@ class HGKRegressor(RegressorMixin, _HGK):
 
     Parameters
     ----------
-    preset : {"default", "gradients", "paper", "plain"}, default="default"
-        What is learned, and how. "default": a depth-2 kernel with 8 nodes by a short run of the paper's
-        Algorithm 1. "gradients": depth-2 kernels of smooth, rough and oblique nodes on scaled and rank
-        copies of the columns, by mini-batches of exact leave-one-out gradients, chosen and averaged on rows
-        set aside; more accurate and slower. "paper": the paper's protocol, seven architectures chosen by 5-fold
-        cross-validation, each by a full run of Algorithm 1 per fold (hours for thousands of rows).
-        "plain": the isotropic Gaussian kernel; only λ and γ are chosen.
+    preset : {"default", "algorithm1", "paper", "plain"}, default="default"
+        What is learned, and how. "default": depth-2 kernels of smooth, rough and oblique nodes on scaled and rank
+        copies of the columns, by mini-batches of exact leave-one-out gradients, chosen and averaged on rows set
+        aside. "algorithm1": a depth-2 kernel with 8 nodes by a short run of the paper's Algorithm 1. "paper":
+        the paper's protocol, seven architectures chosen by 5-fold cross-validation, each by a full run of
+        Algorithm 1 per fold (hours for thousands of rows). "plain": the isotropic Gaussian kernel; only λ and γ
+        are chosen.
     kernel : HierarchicalKernel, optional
         A kernel to keep, such as ``kernel_`` of an estimator fitted on another part of the data; its
         weights are not learned again, λ and γ are chosen.
@@ -348,10 +390,14 @@ class HGKRegressor(RegressorMixin, _HGK):
         Replaces the preset's. Several are chosen from by cross-validation.
     groups : dict, optional
         Named groups of columns, by name or index; each becomes a first-layer node.
-    optimiser : Algorithm1, optional
+    optimiser : Algorithm1 or Adam, optional
         Replaces the preset's.
     lam : float, optional
         λ; None chooses it by cross-validation.
+    time_budget : float, optional
+        Seconds that a fit with the default preset should take, about; kinds of trees, steps, rows per step and
+        centres follow from it and from the speed of the machine, so that results may differ from one machine to
+        another. None takes a fixed effort that depends on the number of rows alone.
     random_state : int, RandomState instance or None, default=None
     n_jobs : int, optional
         Threads over architectures and folds where there are several.
@@ -370,16 +416,18 @@ class HGKRegressor(RegressorMixin, _HGK):
         Chosen regularisation and width.
     machines_ : list of Machine
         What is averaged to predict. The four attributes above describe the first; with the presets
-        "default" and "plain" it is the only one.
+        "algorithm1" and "plain" it is the only one.
     X_fit_ : ndarray of shape (n_rows, n_features)
         The distinct training rows, in lexicographic order.
     history_ : list of dict
         What happened during the fit.
     loo_predictions_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         Leave-one-out predictions for the training rows.
+    node_importances_ : ndarray of shape (n_nodes, n_features)
+        The share of the kernels' exponents that each first-layer node and column carries over pairs of training
+        rows; the nodes of all machines one below the other. Sums to 1.
     feature_importances_ : ndarray of shape (n_features,)
-        The share of the kernel's exponent that each column carries over pairs of training rows, summed
-        over nodes; sums to 1.
+        The same, summed over nodes.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
 
@@ -411,6 +459,59 @@ class HGKRegressor(RegressorMixin, _HGK):
         """Predictions, clipped to the range of the training labels."""
         return self._decode(self._predict_columns(X))
 
+    def predict_interval(self, X, coverage: float = 0.9) -> np.ndarray:
+        """Jackknife+ intervals, which cover the label of a new row with about this probability.
+
+        With leave-one-out residuals r_i and the functions f^(-i) trained without row i, both from the factor
+        that the fit made (the kernel's weights, λ and γ stay fixed), the bounds at x are
+
+            the (1 - coverage)-quantile of f^(-i)(x) - |r_i|,    the coverage-quantile of f^(-i)(x) + |r_i|,
+
+        taken over the rows with one more at ∓∞ (Barber, Candès, Ramdas and Tibshirani, 2021; for exchangeable
+        rows and a kernel that does not depend on them, coverage is at least 1 - 2 (1 - coverage)). At most 2000
+        rows are used. A call costs a new factor of all rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        coverage : float, default=0.9
+            Between 0 and 1.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2), or (n_samples, n_outputs, 2)
+            Lower and upper bounds; a bound may be infinite where rows are too few for the coverage.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import make_friedman1
+        >>> from hgk import HGKRegressor
+        >>> X, y = make_friedman1(300, noise=1.0, random_state=0)
+        >>> low, high = HGKRegressor("plain").fit(X[:200], y[:200]).predict_interval(X[200:]).T
+        >>> bool(0.8 < ((low < y[200:]) & (y[200:] < high)).mean() < 1)
+        True
+        """
+        check_is_fitted(self)
+        if not (isinstance(coverage, Real) and 0 < coverage < 1):
+            raise ValueError(f"coverage={coverage!r} was given; a number between 0 and 1 is expected, such as 0.9.")
+        features = torch.from_numpy(self._inputs.encoder(self._inputs.reader(self._columns(X, reset=False))))
+        n = len(self._rows)
+        some = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(n)[:JACKKNIFE]))
+        bounds = []
+        with threads_for(n):
+            # one block of rows at a time: f^(-i)(x) is rows x 2000 x outputs
+            for block in blocks(len(features), max(1, 2**25 // (len(some) * self._rows.Y.shape[1]))):
+                own, elsewhere = loo_average(self.machines_, self._rows, CLIP, features[block], some)
+                r = (self._rows.Y[some] - own).abs().T[:, None, :]
+                weight = self._rows.weight[some]
+                low = weighted_quantile(-(elsewhere - r), weight, coverage).neg()
+                high = weighted_quantile(elsewhere + r, weight, coverage)
+                bounds.append(torch.stack([low, high], -1).transpose(0, 1))
+        found = torch.cat(bounds).numpy()
+        middle, half = self._y_scaling.middle[:, None], self._y_scaling.half[:, None]
+        found = found * half + middle
+        return found[:, 0] if self._single_column else found
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
@@ -421,7 +522,8 @@ class HGKClassifier(ClassifierMixin, _HGK):
     """Least-squares classification with a hierarchical Gaussian kernel whose weights are learned.
 
     One column of ±1 labels per class (a single one for two classes), all with the same kernel. The
-    least-squares function estimates 2 P(class | x) - 1, so that probabilities follow by (f + 1)/2.
+    least-squares function estimates 2 P(class | x) - 1; probabilities come from it by a map that is fitted to
+    its leave-one-out values, see ``predict_proba``.
 
     Parameters and attributes are those of :class:`HGKRegressor`, and ``classes_``. ``loo_predictions_``
     are leave-one-out values of ``decision_function``.
@@ -460,12 +562,20 @@ class HGKClassifier(ClassifierMixin, _HGK):
         return self._decode(self._predict_columns(X))
 
     def predict_proba(self, X) -> np.ndarray:
-        """Probabilities (f + 1)/2, scaled to sum to 1; equal ones where every class has 0."""
-        p = (self._predict_columns(X) + 1) / 2
-        if self._single_column:
-            return np.column_stack([1 - p[:, 0], p[:, 0]])
-        total = p.sum(1, keepdims=True)
-        return np.where(total > 0, p / np.where(total > 0, total, 1), 1 / len(self.classes_))
+        """Probabilities, calibrated on the leave-one-out values of ``decision_function``, which leak nothing.
+
+        With g(f) = a f for f > 0 and b f for f < 0, a, b > 0: for two classes log(p / (1 - p)) = g(f), else
+        p_k is proportional to exp(g(f_k)). g increases, so that the most probable class is the predicted one;
+        a and b minimise the logarithmic loss. They are fitted at the first call.
+        """
+        t = self._predict_columns(X)
+        return self._calibration().probabilities(t)
+
+    def _calibration(self) -> Calibration:
+        if "calibration" not in self._kept:
+            columns = self._loo_of_rows(), self._rows.Y, self._rows.weight
+            self._kept["calibration"] = Calibration.of(*(column.numpy() for column in columns))
+        return self._kept["calibration"]
 
     def predict(self, X) -> np.ndarray:
         """The class with the largest value of ``decision_function``."""

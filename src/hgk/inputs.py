@@ -6,9 +6,10 @@
 
 A numeric column becomes a scaled copy and a rank copy (its weighted distribution function on the training
 rows), and the weights choose; the scaled copy bends logarithmically beyond three robust deviations, so
-that heavy tails do not squash the bulk. A categorical column becomes one indicator per frequent category;
-rare and unseen ones have none. A column with missing cells gets an indicator of them; the cells themselves
-sit at the column's middle.
+that heavy tails do not squash the bulk. Where asked for it also becomes steps, b_k(x) rising from 0 to 1
+between two quantiles: rough nodes on these learn a monotone warp of the column. A categorical column becomes
+one indicator per frequent category; rare and unseen ones have none. A column with missing cells gets an
+indicator of them; the cells themselves sit at the column's middle.
 
 Equal rows (same x, same y) are merged into one whose weight is their sum, rows of weight 0 are left out,
 and the rows are put into lexicographic order. So a weight is exactly a number of repetitions, and no
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,8 @@ import numpy as np
 MOST_CATEGORIES = 30
 # Knots that a rank copy keeps of its column's distribution function.
 KNOTS = 512
+# Steps of all columns together, and of one column.
+ALL_STEPS, MOST_STEPS = 96, 16
 
 
 @dataclass(frozen=True)
@@ -209,7 +213,7 @@ class Feature:
 
     column: int
     name: str
-    kind: str  # "scaled", "rank", "category" or "missing"
+    kind: str  # "scaled", "rank", "step", "category" or "missing"
 
 
 @dataclass(frozen=True)
@@ -220,9 +224,19 @@ class Encoder:
     features: tuple[Feature, ...] = field(default=())
 
     @classmethod
-    def of(cls, X: np.ndarray, weight: np.ndarray, reader: Reader, ranks: bool = True, robust: bool = True) -> Encoder:
+    def of(
+        cls,
+        X: np.ndarray,
+        weight: np.ndarray,
+        reader: Reader,
+        ranks: bool = True,
+        robust: bool = True,
+        steps: bool = False,
+    ) -> Encoder:
+        varied = sum(levels is None and len(np.unique(x)) > 2 for levels, x in zip(reader.levels, X.T, strict=True))
+        each = min(MOST_STEPS, ALL_STEPS // max(1, varied)) if steps else 0
         columns = tuple(
-            Numeric.of(X[:, j], weight, name, ranks, robust)
+            Numeric.of(X[:, j], weight, name, ranks, robust, each)
             if levels is None
             else Category.of(X[:, j], weight, name, levels)
             for j, (name, levels) in enumerate(zip(reader.names, reader.levels, strict=True))
@@ -261,7 +275,7 @@ class Unchanged:
 
 @dataclass(frozen=True)
 class Numeric:
-    """A scaled copy, a rank copy (if the column has more than two values), an indicator of missing cells."""
+    """A scaled copy, a rank copy and steps (if the column has more than two values), an indicator of missing cells."""
 
     names: tuple[tuple[str, str], ...]
     middle: float
@@ -271,9 +285,10 @@ class Numeric:
     ranks: bool
     missing: bool
     bend: bool
+    steps: np.ndarray  # where they begin and end, one more than there are
 
     @classmethod
-    def of(cls, x: np.ndarray, weight: np.ndarray, name: str, ranks: bool, robust: bool) -> Numeric:
+    def of(cls, x: np.ndarray, weight: np.ndarray, name: str, ranks: bool, robust: bool, steps: int = 0) -> Numeric:
         present = ~np.isnan(x)
         values, place = np.unique(x[present], return_inverse=True)
         mass = np.bincount(place, weights=weight[present], minlength=len(values))
@@ -283,6 +298,9 @@ class Numeric:
         heights = (below - mass / 2) / below[-1]  # the weighted distribution function, at its jumps' middles
         middle, half = _centre(values, mass, heights, robust)
         use_ranks = ranks and len(values) > 2
+        ends = np.empty(0)
+        if steps > 1 and len(values) > 2:
+            ends = np.unique(np.interp(np.linspace(0, 1, steps + 1), heights, values))
         if len(values) > KNOTS:
             spaced = np.searchsorted(heights, np.linspace(0, 1, KNOTS)).clip(0, len(values) - 1)
             kept = np.array(sorted({0, len(values) - 1, *spaced.tolist()}))
@@ -290,8 +308,9 @@ class Numeric:
         missing = bool((~present).any())
         names = [(name, "scaled")]
         names += [(f"{name} (rank)", "rank")] if use_ranks else []
+        names += [(f"{name} > {low:.3g}", "step") for low in ends[:-1]]
         names += [(f"{name} missing", "missing")] if missing else []
-        return cls(tuple(names), middle, half, values, 2 * heights - 1, use_ranks, missing, robust)
+        return cls(tuple(names), middle, half, values, 2 * heights - 1, use_ranks, missing, robust, ends)
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         present = ~np.isnan(x)
@@ -303,6 +322,8 @@ class Numeric:
         out = [u]
         if self.ranks:
             out.append(np.where(present, np.interp(filled, self.knots, self.heights), 0.0))
+        for low, high in pairwise(self.steps):
+            out.append(np.clip((filled - low) / (high - low), 0, 1) - 0.5)
         if self.missing:
             out.append(np.where(present, -0.5, 0.5))
         return np.column_stack(out)

@@ -146,8 +146,8 @@ class HierarchicalKernel:
 
     # ---------------------------------------------------------------- relevance
 
-    def relevance(self, X: torch.Tensor) -> np.ndarray:
-        """How much of the exponent each column carries on the pairs of rows of ``X``; sums to 1.
+    def shares(self, X: torch.Tensor) -> np.ndarray:
+        """Which part of the exponent each first-layer node and column carries on pairs of rows; nodes x d, sums to 1.
 
         A node passes its share of S_top on to its children in proportion to their mean terms
         2 w_i² (1 - k_i), and a first-layer node to its columns in proportion to v_ij² E |x_j - x'_j|^q, an
@@ -164,8 +164,12 @@ class HierarchicalKernel:
             share = share[parents] * _proportions(2 * self.W[layer] ** 2 * means[layer - 1], parents)
         columns = torch.stack([sweep.kind_of[i].column_terms(i) for i in range(len(self.W[0]))])
         columns = columns / columns.sum(1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
-        total = share @ columns
+        total = share[:, None] * columns
         return (total / total.sum().clamp_min(torch.finfo(torch.float64).tiny)).numpy()
+
+    def relevance(self, X: torch.Tensor) -> np.ndarray:
+        """The share of each column, summed over nodes."""
+        return self.shares(X).sum(0)
 
     # ---------------------------------------------------------------- printing
 

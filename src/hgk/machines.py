@@ -1,15 +1,19 @@
-"""A trained machine: a kernel, its training rows, λ and α; and averages of machines."""
+"""A trained machine: a kernel, the rows it sums over, λ and α; and averages of machines."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
-from hgk.arrays import require_memory
+from hgk.arrays import blocks, require_memory, row_blocks
 from hgk.kernels import HierarchicalKernel
-from hgk.solvers import Cholesky
+from hgk.progress import Progress
+from hgk.solvers import Cholesky, Nystrom
+from hgk.solvers.nystrom import NystromState
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,26 +47,89 @@ def clipped_risk(t: torch.Tensor, rows: Rows, clip: float) -> float:
     return float((losses * rows.weight).sum() / rows.weight.sum())
 
 
-@dataclass(frozen=True, eq=False)
-class Machine:
-    """f = Σ_i α_i k(x_i, ·), the mean of least-squares machines at ``lam`` on parts of the rows ``X``.
+# ------------------------------------------------------------------------------------------ machines
 
-    One part of all rows is the ordinary machine; five parts, each without one fold, give the average of
-    the five fold functions. α is zero where a row lies in no part.
-    """
+
+@dataclass(frozen=True, eq=False)
+class Machine(ABC):
+    """f = Σ_j α_j k(x_j, ·) over the rows ``X``."""
 
     kernel: HierarchicalKernel
     lam: float
     X: torch.Tensor
     alpha: torch.Tensor
-    parts: tuple[torch.Tensor, ...]
     ridge_added: float = 0.0
+    share: float = 1.0  # in an average, relative to the others
 
     def __call__(self, X: torch.Tensor) -> torch.Tensor:
         return self.kernel.multiply(X, self.X, self.alpha)
 
+    @abstractmethod
+    def leave_one_out(self, rows: Rows, X: torch.Tensor, some: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """f^(-i)(x_i) for the training rows i of ``some``, and f^(-i)(x) for them and the rows x of ``X``.
 
-def train(kernel: HierarchicalKernel, rows: Rows, lam: float, parts: Sequence[torch.Tensor] | None = None) -> Machine:
+        Of shapes (i, outputs) and (outputs, x, i); ``rows`` are those the machine was trained on. Kernel, λ
+        and, where there are any, centres stay fixed.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Exact(Machine):
+    """The mean of least-squares machines at ``lam`` on parts of the rows ``X``.
+
+    One part of all rows is the ordinary machine; five parts, each without one fold, give the average of
+    the five fold functions. α is zero where a row lies in no part.
+    """
+
+    parts: tuple[torch.Tensor, ...] = ()
+
+    def leave_one_out(self, rows, X, some):
+        """With r_i = α_i / G_ii, f^(-i)(x) = f(x) - (k(x)ᵀ G)_i r_i; a part without row i is not changed."""
+        place = torch.full((len(rows),), -1)
+        place[some] = torch.arange(len(some))
+        own, shifts = torch.zeros_like(rows.Y), rows.Y.new_zeros(rows.Y.shape[1], len(X), len(some))
+        for part in self.parts:
+            mine, solver = rows[part], Cholesky()
+            require_memory(len(part), len(part), 4, rows.X.dtype, "A kernel matrix, its factor and its inverse")
+            factor = solver.prepare(self.kernel.matrix(mine.X), mine.weight)
+            found = solver.loo(factor, mine.Y, self.lam)
+            assert found.residuals is not None
+            t = self.kernel.multiply(rows.X, mine.X, found.alpha)
+            t[part] = mine.Y - found.residuals
+            own += t / len(self.parts)
+            if len(X):
+                # G k(x) for all x, then only the rows asked for
+                solved = solver.solve(factor, self.kernel.matrix(mine.X, X), self.lam).alpha
+                asked = place[part] >= 0
+                change = solved[asked].T[None] * found.residuals[asked].T[:, None, :]
+                shifts[:, :, place[part][asked]] -= change / len(self.parts)
+        return own[some], self(X).T[:, :, None] + shifts
+
+
+@dataclass(frozen=True, eq=False)
+class OnCentres(Machine):
+    """Nyström's machine; ``X`` are its centres."""
+
+    def leave_one_out(self, rows, X, some):
+        """f^(-i)(x) = f(x) - s_i r_i k(x)ᵀ B k_i,  r_i = (y_i - f(x_i)) / (1 - s_i k_iᵀ B k_i)."""
+        solver = Nystrom()
+        state = solver.prepare(self.kernel.matrix(self.X), rows.Y.shape[1])
+        _add(solver, state, self, rows)
+        B = solver.influence(state, self.lam)
+        mine = rows[some]
+        own, changes = torch.empty_like(mine.Y), []
+        at = self.kernel.matrix(X, self.X) @ B if len(X) else X.new_empty(0, len(B))
+        for block in row_blocks(len(mine), len(B)):
+            k = self.kernel.matrix(mine.X[block], self.X)
+            s, t = mine.weight[block][:, None], k @ self.alpha
+            leverage = (s[:, 0] * ((k @ B) * k).sum(1)).clamp(max=1 - 1e-9)[:, None]
+            r = (mine.Y[block] - t) / (1 - leverage)
+            own[block] = mine.Y[block] - r
+            changes.append((at @ k.T)[None] * (s * r).T[:, None, :])
+        return own, self(X).T[:, :, None] - torch.cat(changes, 2)
+
+
+def train(kernel: HierarchicalKernel, rows: Rows, lam: float, parts: Sequence[torch.Tensor] | None = None) -> Exact:
     """The least-squares machine on the rows, or the mean of those on parts of them."""
     parts = (torch.arange(len(rows)),) if parts is None else tuple(parts)
     largest = max(map(len, parts))
@@ -73,31 +140,84 @@ def train(kernel: HierarchicalKernel, rows: Rows, lam: float, parts: Sequence[to
         solved = solver.solve(solver.prepare(kernel.matrix(some.X), some.weight), some.Y, lam)
         alpha[part] += solved.alpha / len(parts)
         ridge = max(ridge, solved.stats["ridge_added"])
-    return Machine(kernel, lam, rows.X, alpha, parts, ridge)
+    return Exact(kernel, lam, rows.X, alpha, ridge, parts=parts)
+
+
+def train_on_centres(
+    kernel: HierarchicalKernel,
+    rows: Rows,
+    lams: Sequence[float],
+    centres: torch.Tensor,
+    held_out: torch.Tensor,
+    clip: float,
+    progress: Progress,
+) -> OnCentres:
+    """Nyström's machine on all rows; λ is the best for the rows ``held_out``, which are added last.
+
+    The rows pass once, in blocks, in single precision.
+    """
+    solver, X = Nystrom(), rows.X[centres]
+    machine = OnCentres(kernel, float(lams[0]), X, rows.Y.new_zeros(len(X), rows.Y.shape[1]))
+    state = solver.prepare(kernel.matrix(X), rows.Y.shape[1])
+    out = torch.zeros(len(rows), dtype=torch.bool)
+    out[held_out] = True
+    _add(solver, state, machine, rows[~out], progress)
+    if len(lams) > 1:
+        found = solver.solve(state, lams)
+        t = kernel.multiply(rows.X[out].float(), X.float(), torch.cat([f.alpha for f in found], 1).float())
+        columns = t.double().split(rows.Y.shape[1], 1)
+        risks = [clipped_risk(column, rows[out], clip) for column in columns]
+        lams = [lams[int(np.argmin(risks))]]
+    _add(solver, state, machine, rows[out])
+    (solved,) = solver.solve(state, lams)
+    return replace(machine, lam=float(lams[0]), alpha=solved.alpha, ridge_added=solved.stats["ridge_added"])
+
+
+def _add(solver: Nystrom, state: NystromState, machine: Machine, rows: Rows, progress: Progress | None = None) -> None:
+    """Count all rows, in blocks of about 64 MiB."""
+    centres = machine.X.float()
+    for block in blocks(len(rows), max(1, 2**23 // len(centres))):
+        some = rows[block]
+        solver.add(state, machine.kernel.matrix(some.X.float(), centres), some.Y, some.weight)
+        if progress is not None:
+            progress.report(stage="rows", done=block.stop, of=len(rows))
+
+
+# ------------------------------------------------------------------------------------------ averages
 
 
 def average(machines: Sequence[Machine], X: torch.Tensor, clip: float) -> torch.Tensor:
     """The clipped mean of the machines' functions."""
-    return torch.stack([machine(X) for machine in machines]).mean(0).clamp(-clip, clip)
+    return _mean(machines, [machine(X) for machine in machines]).clamp(-clip, clip)
 
 
-def loo_average(machines: Sequence[Machine], rows: Rows, clip: float) -> torch.Tensor:
-    """Leave-one-out predictions of the averaged function, its kernels held fixed.
+def _mean(machines: Sequence[Machine], values: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Weighted by the machines' shares."""
+    total = sum(machine.share for machine in machines)
+    return torch.stack([m.share / total * value for m, value in zip(machines, values, strict=True)]).sum(0)
 
-    A machine trained on row i contributes f^(-i)(x_i), one that was not contributes f(x_i).
+
+def loo_average(
+    machines: Sequence[Machine],
+    rows: Rows,
+    clip: float,
+    X: torch.Tensor | None = None,
+    some: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """f^(-i)(x_i) of the averaged function, and f^(-i)(x) at the rows ``X``; see ``Machine.leave_one_out``."""
+    X = rows.X[:0] if X is None else X
+    some = torch.arange(len(rows)) if some is None else some
+    own, elsewhere = zip(*(machine.leave_one_out(rows, X, some) for machine in machines), strict=True)
+    return _mean(machines, own).clamp(-clip, clip), _mean(machines, elsewhere).clamp(-clip, clip)
+
+
+def weighted_quantile(values: torch.Tensor, weight: torch.Tensor, level: float) -> torch.Tensor:
+    """The smallest value v with weight(values <= v) >= level · (Σ weight + 1), over the last axis; ∞ if there is none.
+
+    With weights 1 it is the ⌈level (n + 1)⌉-th smallest value, as in conformal prediction.
     """
-    total = torch.zeros_like(rows.Y)
-    for machine in machines:
-        for part in machine.parts:
-            total += _loo_of_part(machine, rows, part) / (len(machines) * len(machine.parts))
-    return total.clamp(-clip, clip)
-
-
-def _loo_of_part(machine: Machine, rows: Rows, part: torch.Tensor) -> torch.Tensor:
-    some, solver = rows[part], Cholesky()
-    require_memory(len(part), len(part), 4, rows.X.dtype, "A kernel matrix, its Cholesky factor and its inverse")
-    found = solver.loo(solver.prepare(machine.kernel.matrix(some.X), some.weight), some.Y, machine.lam)
-    t = machine.kernel.multiply(rows.X, some.X, found.alpha)
-    assert found.residuals is not None
-    t[part] = some.Y - found.residuals
-    return t
+    ordered, order = values.sort(-1)
+    reached = weight[order].cumsum(-1) >= level * (float(weight.sum()) + 1) - 1e-9
+    place = reached.to(torch.int8).argmax(-1, keepdim=True)  # the first that is
+    found = ordered.gather(-1, place)[..., 0]
+    return torch.where(reached.any(-1), found, torch.inf)

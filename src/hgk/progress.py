@@ -31,6 +31,7 @@ class Progress:
         self.callback = callback
         self.stopped = False
         self.shortened = False  # whether anything was left out because of the wish to stop
+        self.deadline = float("inf")  # of time.monotonic(); a budget, which is kept without a warning
         self.through = 0  # parts of the work that are complete and can stand alone
         self._lock = threading.RLock()
 
@@ -45,7 +46,7 @@ class Progress:
         if self.stopped and when:
             self.shortened = True
             return True
-        return False
+        return when and time.monotonic() > self.deadline
 
     def of(self, **tags: Any) -> Progress:
         """The same progress, with ``tags`` added to every event."""

@@ -156,12 +156,13 @@ def mean_grid(grids: Sequence[GridResult]) -> GridResult:
 
 @dataclass(frozen=True)
 class Task:
-    """What all plans need to know: the rows, their folds, the λ to try, the clipping bound."""
+    """What all plans need to know: the rows, their folds, the λ to try, the clipping bound, and each feature's kind."""
 
     rows: Rows
     fold_of: np.ndarray
     lams: np.ndarray
     clip: float
+    features: tuple[str, ...] = ()
 
     @property
     def folds(self) -> range:

@@ -8,6 +8,10 @@ log λ; γ = 1, since the top weights take its part. A step draws b fresh rows a
 
 with the one-cycle rate η_i: a rise over the first 30 % of the steps, then a cosine to 0.
 
+Early stopping: at every tenth of the run a machine on one fixed batch predicts rows that no gradient has seen.
+The run ends when these predictions have become worse than the best before by two standard errors, twice in a
+row; and it returns the weights of an earlier check if they were better by more than a standard error.
+
 Penalties, both as a share of var(y) so that they mean the same for every target:
 
     shrink · Σ_nodes Σ_j (θ_ij - mean_j θ_ij)² / number of weights       pulls a node's log-weights together
@@ -29,6 +33,7 @@ from hgk.kernels import HierarchicalKernel
 from hgk.machines import Rows
 from hgk.pairs import BatchSweep
 from hgk.progress import Progress
+from hgk.solvers.least_squares import cholesky
 
 # Bounds of the logarithms relative to their starting values: e^-6 switches a column off.
 LOWEST, HIGHEST = -6.0, 4.0
@@ -74,12 +79,58 @@ def one_cycle(i: int, steps: int, peak: float, rise: float = 0.3) -> float:
     return peak * 0.5 * (1 + math.cos(math.pi * (x - rise) / (1 - rise)))
 
 
+class Watch:
+    """The error of a machine on one fixed batch on rows that no gradient has seen, check by check."""
+
+    def __init__(self, batch: Rows, rows: Rows, clip: float):
+        self.batch, self.rows, self.clip = batch, rows, clip
+        self.checks: list[tuple[torch.Tensor, Weights]] = []
+
+    def __call__(self, kernel: HierarchicalKernel, W: Weights, lam: float) -> float:
+        X, s = self.batch.X.float(), self.batch.weight
+        kernel = kernel.with_weights(W)
+        L, _ = cholesky(BatchSweep(kernel, X).matrix().double(), float(s.sum()) * lam / s, X.dtype)
+        alpha = torch.cholesky_solve(self.batch.Y, L)
+        t = kernel.multiply(self.rows.X.float(), X, alpha.float()).double().clamp(-self.clip, self.clip)
+        share = self.rows.weight / self.rows.weight.sum()
+        self.checks.append((share * ((t - self.rows.Y) ** 2).sum(1), W))
+        return float(self.checks[-1][0].sum())
+
+    def excess(self, losses: torch.Tensor) -> float:
+        """How much worse than the best check, in standard errors of the difference."""
+        best = min((check for check, _ in self.checks), key=lambda check: float(check.sum()))
+        more = losses - best
+        error = float(more.std(correction=0)) * len(more) ** 0.5
+        return float(more.sum()) / error if error > 0 else 0.0
+
+    def hopeless(self) -> bool:
+        return len(self.checks) > 2 and all(self.excess(losses) > 2 for losses, _ in self.checks[-2:])
+
+    def best(self, W: Weights) -> Weights:
+        """The last weights, unless earlier ones were clearly better."""
+        if not self.checks or self.excess(self.checks[-1][0]) <= 1:
+            return W
+        return min(self.checks, key=lambda check: float(check[0].sum()))[1]
+
+
 class Run:
     """The parameters of one run and their moments."""
 
-    def __init__(self, settings: Adam, kernel: HierarchicalKernel, rows: Rows, rng, progress: Progress, criterion=None):
+    def __init__(
+        self,
+        settings: Adam,
+        kernel: HierarchicalKernel,
+        rows: Rows,
+        rng: np.random.Generator,
+        progress: Progress,
+        criterion=None,
+        watched: Rows | None = None,
+        clip: float = 1.0,
+    ):
         self.settings, self.kernel, self.rows, self.rng, self.progress = settings, kernel, rows, rng, progress
         self.criterion = criterion or LeaveOneOut(torch.float32)
+        self.watch = None if watched is None else Watch(self._batch(), watched, clip)
+        self.values: list[float] = []
         self.depth = kernel.architecture.depth
         self.masks = kernel.architecture.free()
         logs = [torch.where(w > 0, w.abs().clamp_min(1e-300).log(), 0.0) for w in kernel.W[: self.depth]]
@@ -103,16 +154,30 @@ class Run:
         return math.exp(float(self.theta[-1]))
 
     def run(self) -> HierarchicalKernel:
+        every = max(5, self.settings.steps // 10)
         while self.step < self.settings.steps and not self.progress.cut():
             self.advance()
-        return self.kernel.with_weights(self.W)
+            if self.watch is not None and (self.step % every == 0 or self.step == self.settings.steps):
+                self.progress.report(stage="watch", step=self.step, risk=self.watch(self.kernel, self.W, self.lam))
+                if self.watch.hopeless():
+                    break
+        return self.kernel.with_weights(self.W if self.watch is None else self.watch.best(self.W))
+
+    @property
+    def recent(self) -> float:
+        """The mean criterion of the last ten steps."""
+        return float(np.mean(self.values[-10:])) if self.values else float("nan")
+
+    def _batch(self) -> Rows:
+        """Fresh rows."""
+        n = len(self.rows)
+        index = self.rng.choice(n, min(n, self.settings.batch), replace=False)
+        return self.rows[torch.from_numpy(index).to(self.rows.X.device)]
 
     def advance(self) -> None:
         """One step on fresh rows."""
-        n = len(self.rows)
-        size = min(n, self.settings.batch)
-        batch = self.rows[torch.from_numpy(self.rng.choice(n, size, replace=False)).to(self.rows.X.device)]
-        value, gradient = self.gradient(batch)
+        value, gradient = self.gradient(self._batch())
+        self.values.append(value)
         rate = one_cycle(self.step, self.settings.steps, self.settings.rate)
         self.step += 1
         self._update(gradient, rate)

@@ -1,0 +1,395 @@
+"""The default learner: weights by leave-one-out gradients, kinds of trees chosen on rows no gradient has seen.
+
+    set a fold of the rows aside (several folds when rows are few)
+    for every kind of tree: learn its weights on the other rows, predict the rows set aside at every λ
+    average the kinds greedily, by the error on the rows set aside, starting from the safest
+    train the chosen kernels on all rows, and average them
+
+The kinds differ in their first-layer nodes and in the features these see:
+
+    plain           the isotropic Gaussian kernel, nothing learned
+    mixed           4 smooth and 4 rough nodes on scaled and rank copies
+    mixed, shrunk   the same with log-weights pulled to their mean, where rows are few
+    warped          4 smooth nodes, and 4 rough nodes on the steps of each column: a learned monotone warp,
+                    since Σ_k a_k |b_k(x) - b_k(x')| = |g(x) - g(x')| with g = Σ_k a_k b_k
+    all kinds       4 smooth, 4 rough and 4 oblique nodes on scaled and rank copies
+    oblique         4 rough and 4 oblique nodes on scaled copies
+    maps            8 oblique nodes on scaled copies
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from joblib import Parallel, delayed, effective_n_jobs
+
+from hgk.architectures import Architecture, isotropic, two_layers, with_kinds
+from hgk.kernels import HierarchicalKernel
+from hgk.machines import Machine, clipped_risk, train, train_on_centres
+from hgk.optimisers.adam import Adam, Run
+from hgk.progress import Progress
+from hgk.selection import FOLDS, Task, lam_grid, search
+from hgk.solvers import fold_risks
+
+# Rows beyond which α comes from Nyström's machine: a kernel matrix in double precision and its factor are 2.4 GB here.
+EXACT = 10_000
+# Rows below which nothing but λ and γ is learned.
+FEWEST = 50
+# A kind is judged by a machine on at most so many rows, at most so many held-out ones.
+JUDGE, JUDGED = 4_000, 3_000
+# Rows that early stopping watches, where the rows set aside are more.
+WATCHED = 500
+# Kinds averaged at most: each costs a factor of all rows, and time in every prediction.
+MEMBERS = 3
+
+Build = Callable[[Sequence[str], np.random.Generator], Architecture]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kind of tree and how its weights are learned."""
+
+    name: str
+    build: Build
+    optimiser: Adam
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A candidate's kernels, one per held-out fold, and its clipped predictions of the held-out rows at the best λ."""
+
+    name: str
+    kernels: list[HierarchicalKernel]
+    lam: float
+    t: torch.Tensor
+    criterion: float  # what the gradients minimised, at the end
+
+
+# ------------------------------------------------------------------------------------------- kinds of trees
+
+
+def _tree(features: Sequence[str], nodes: Sequence[tuple[int, str, tuple[str, ...]]], rank: int = 8) -> Architecture:
+    """A depth-2 tree from (how many, kind, features it does not see)."""
+    sets: list[tuple[int, ...]] = []
+    rough: list[int] = []
+    oblique: list[int] = []
+    for many, kind, hidden in nodes:
+        seen = tuple(j for j, feature in enumerate(features) if feature not in hidden)
+        (rough if kind == "rough" else oblique if kind == "oblique" else []).extend(range(len(sets), len(sets) + many))
+        sets += [seen] * many
+    d = len(features)
+    flat = replace(two_layers(d, len(sets), d), coordinates=tuple(sets))
+    return with_kinds(flat, rough=rough, oblique=oblique, rank=min(d, rank) if oblique else 0)
+
+
+def mixed(features: Sequence[str], rng: np.random.Generator) -> Architecture:
+    return _tree(features, [(4, "smooth", ("step",)), (4, "rough", ("step",))])
+
+
+def warped(features: Sequence[str], rng: np.random.Generator) -> Architecture:
+    """A column that has no steps (two values, a category) is seen by the rough nodes as it is."""
+    tree = _tree(features, [(4, "smooth", ("step",)), (4, "rough", ("rank",))])
+    stepped = {j for j, f in enumerate(features) if f == "scaled" and "step" in features[j + 1 : j + 3]}
+    sets = tuple(tuple(j for j in c if i < 4 or j not in stepped) for i, c in enumerate(tree.coordinates))
+    return replace(tree, coordinates=sets)
+
+
+def all_kinds(features: Sequence[str], rng: np.random.Generator) -> Architecture:
+    return _tree(features, [(4, "smooth", ("step",)), (4, "rough", ("step",)), (4, "oblique", ("step",))])
+
+
+def oblique(features: Sequence[str], rng: np.random.Generator) -> Architecture:
+    return _tree(features, [(4, "rough", ("rank", "step")), (4, "oblique", ("rank", "step"))])
+
+
+def maps(features: Sequence[str], rng: np.random.Generator) -> Architecture:
+    return _tree(features, [(8, "oblique", ("rank", "step"))])
+
+
+# ------------------------------------------------------------------------------------------------- the plan
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is tried: the first ``kinds`` kinds, steps of each, rows per step."""
+
+    kinds: int
+    steps: int
+    batch: int
+
+
+def usual_effort(n: int) -> Effort:
+    """Without a budget. Few rows: few steps, before the criterion is overfitted."""
+    return Effort(9, int(np.interp(n, [100, 1000, 3000], [40, 80, 150])), 501 if n < 3000 else 701)
+
+
+# In the order of cost; steps in shares of the usual ones.
+EFFORTS = [(1, 0.3, 301), (1, 0.6, 301), (2, 0.6, 401), (3, 0.8, 501), (9, 0.8, 501), (9, 1.0, 701), (9, 1.2, 1001)]
+EFFORTS += [(9, 1.6, 1501), (9, 2.0, 2001)]
+
+
+@dataclass(frozen=True)
+class LeaveOneOutGradients:
+    """The plan; ``machines`` gives what is averaged to predict.
+
+    Parameters
+    ----------
+    build : callable or None
+        ``(kinds of the features, rng) -> Architecture`` given by the user; None means the kinds above.
+    budget : float or None
+        Seconds that a fit should take.
+    """
+
+    build: Build | None = None
+    budget: float | None = None
+
+    def machines(self, task: Task, rng: np.random.Generator, progress: Progress, n_jobs: int | None = None):
+        begun, workers = time.perf_counter(), effective_n_jobs(n_jobs) if n_jobs else torch.get_num_threads()
+        folds = self._held_out_folds(task)
+        judges = {fold: Judge.of(task, fold, rng) for fold in folds}
+        effort = usual_effort(len(task.rows))
+        if self.budget is not None:
+            effort = self._affordable(effort, task, len(folds), workers, rng)
+            progress.report(stage="effort", kinds=effort.kinds, steps=effort.steps, batch=effort.batch)
+            progress.deadline = time.monotonic() + 0.8 * self.budget
+        candidates = self.candidates(len(task.rows), task.features, effort)
+        chosen = choose(self._trials(candidates, task, judges, rng, progress, workers), task, judges, progress)
+        seconds = None if self.budget is None else self.budget - (time.perf_counter() - begun)
+        return self._train(chosen, task, rng, progress, seconds)
+
+    def _held_out_folds(self, task: Task) -> list[int]:
+        """With few rows a single fold says too little."""
+        return list(task.folds)[: 3 if len(task.rows) < 1000 else 1]
+
+    def candidates(self, n: int, features: Sequence[str], effort: Effort) -> list[Candidate]:
+        """The safest first."""
+        adam = Adam(steps=effort.steps, batch=effort.batch, rate=0.3, map_penalty=0.1)
+        if self.build is not None:
+            return [Candidate("given", self.build, adam)]
+        if n < FEWEST:
+            return []
+        if n < 1000:
+            found = [Candidate("mixed", mixed, adam), Candidate("mixed, shrunk", mixed, replace(adam, shrink=0.1))]
+        else:
+            found = [Candidate("all kinds", all_kinds, adam), Candidate("oblique", oblique, adam)]
+            found += [Candidate("maps", maps, adam)]
+            found += [Candidate("warped", warped, adam)] if "step" in features else []
+        return found[: effort.kinds]
+
+    def _affordable(self, usual: Effort, task: Task, folds: int, workers: int, rng) -> Effort:
+        """The largest effort whose steps take two thirds of the budget, by the time of a few steps."""
+        candidates = self.candidates(len(task.rows), task.features, usual)
+        seconds = {c.name: _seconds_per_step(c, task, rng) for c in candidates}
+        best = Effort(1, max(10, int(0.3 * usual.steps)), 301)
+        for kinds, share, batch in EFFORTS:
+            effort = Effort(kinds, max(10, int(share * usual.steps)), batch)
+            scale = (min(batch, len(task.rows)) / min(usual.batch, len(task.rows))) ** 2.2
+            total = sum(seconds[c.name] for c in candidates[:kinds]) * effort.steps * scale * folds
+            if total / min(workers, len(candidates[:kinds]) * folds) <= 0.6 * self.budget:  # type: ignore[operator]
+                best = effort
+        return best
+
+    # ------------------------------------------------------------------------------------------ trials
+
+    def _trials(self, candidates, task: Task, judges, rng, progress: Progress, workers: int) -> list[Trial]:
+        """Plain, then every candidate on every fold, as many at a time as there are threads, each in one thread.
+
+        Steps are made of operations too small to be shared by two threads: two runs side by side take the time
+        of one. What was stopped before it began is left out.
+        """
+        jobs = [(candidate, fold) for candidate in candidates for fold in judges]
+        first, *children = rng.spawn(1 + len(jobs))
+        work: list[Any] = [delayed(_plain)(task, judges, first)]
+        for (candidate, fold), child in zip(jobs, children, strict=True):
+            tagged = progress.of(candidate=candidate.name, fold=fold)
+            work.append(delayed(_one_run)(candidate, task, judges[fold], child, tagged))
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            plain, *runs = Parallel(n_jobs=min(workers, len(work)), prefer="threads")(work)
+        finally:
+            torch.set_num_threads(threads)
+        trials = [self._trial("plain", plain, task, judges, progress)]
+        for candidate in candidates:
+            own = [run for (c, _), run in zip(jobs, runs, strict=True) if c is candidate]
+            if all(run is not None for run in own):
+                trials.append(self._trial(candidate.name, own, task, judges, progress))
+        return trials
+
+    def _trial(self, name: str, runs, task: Task, judges, progress: Progress) -> Trial:
+        """λ is chosen on the held-out rows, over all folds."""
+        sizes = [task.rows.weight[judge.out].sum() for judge in judges.values()]
+        risks = torch.stack([run[2] * size for run, size in zip(runs, sizes, strict=True)])
+        best = int(risks.sum(0).argmin())
+        t = torch.zeros_like(task.rows.Y)
+        for (_, _, _, predictions), judge in zip(runs, judges.values(), strict=True):
+            t[judge.out] = predictions[best]
+        kernels = [kernel for kernel, *_ in runs]
+        criterion = float(np.mean([run[1] for run in runs]))
+        index = held_out(judges)
+        honest = clipped_risk(t[index], task.rows[index], task.clip)
+        lam = float(judge_lams(task)[best])
+        report = {"criterion": criterion, "honest": honest, "optimism": honest - criterion, "lam": lam}
+        progress.report(stage="candidate", candidate=name, **report)
+        return Trial(name, kernels[:1] if name == "plain" else kernels, lam, t, criterion)
+
+    # ---------------------------------------------------------------------------------------- training
+
+    def _train(self, chosen: list[Trial], task: Task, rng, progress: Progress, seconds: float | None) -> list[Machine]:
+        """Every trial has the same share, divided among its folds' kernels.
+
+        If it is plain alone, it is the mean of the fold machines, as with the preset "plain".
+        """
+        if [trial.name for trial in chosen] == ["plain"] and len(task.rows) <= EXACT:
+            parts = [task.training_part(fold) for fold in task.folds]
+            return [train(chosen[0].kernels[0], task.rows, chosen[0].lam, parts)]
+        members = [(kernel, trial.lam, 1 / len(trial.kernels)) for trial in chosen for kernel in trial.kernels]
+        n = len(task.rows)
+        if n <= EXACT:
+            return [replace(train(kernel, task.rows, lam), share=share) for kernel, lam, share in members]
+        size = centres_for(n, None if seconds is None else max(1.0, seconds) / len(members))
+        order = rng.permutation(n)
+        centres = torch.from_numpy(np.sort(order[:size]))
+        out = torch.from_numpy(np.sort(rng.permutation(n)[: min(20_000, n // 5)]))
+        progress.report(stage="centres", centres=size, rows=n)
+        return [
+            train_on_centres(kernel, task.rows, _around(lam, task), centres, out, task.clip, progress)
+            for kernel, lam, _ in members  # one fold, and so equal shares
+        ]
+
+
+def centres_for(n: int, seconds: float | None) -> int:
+    """M such that the rows pass in about this time (a minute and a half, if there is no budget).
+
+    On two cores a kernel takes about 4e-8 s per pair and its part of H 3e-11 s per multiplication.
+    """
+    seconds = 90.0 if seconds is None else seconds
+    M = (-4e-8 + (16e-16 + 4 * 3e-11 * seconds / n) ** 0.5) / (2 * 3e-11)
+    return int(min(n // 2, 5_000, max(300, M)))
+
+
+def _around(lam: float, task: Task) -> list[float]:
+    """With many more rows than judged the best λ may have moved."""
+    return [lam * f for f in (0.03, 0.1, 0.3, 1.0, 3.0)] if len(task.lams) > 1 else [float(task.lams[0])]
+
+
+def _one_run(candidate: Candidate, task: Task, judge: Judge, rng, progress: Progress):
+    """A kernel, the criterion at its end, and what the judge says of it; None if there is no time left."""
+    if progress.cut():
+        return None
+    part = task.rows[judge.training]
+    kernel = HierarchicalKernel(tree := candidate.build(task.features, rng), tree.start(part.spread, rng))
+    # Few rows are judged by all that is set aside: to stop early by the same rows would flatter the result.
+    watched = task.rows[judge.out[:WATCHED]] if len(judge.out) > WATCHED else None
+    run = Run(candidate.optimiser, kernel, part, rng, progress, watched=watched, clip=task.clip)
+    kernel = run.run()
+    return kernel, run.recent, *judge(kernel, task)
+
+
+def _plain(task: Task, judges: dict[int, Judge], rng: np.random.Generator):
+    """The plain Gaussian kernel on the scaled copies, γ by the grid on at most 1500 rows never held out, judged."""
+    part = np.flatnonzero(~np.isin(task.fold_of, list(judges)))
+    part = part if len(part) else np.arange(len(task.rows))  # every fold is held out once
+    some = task.rows[torch.from_numpy(rng.permutation(part)[:1500])]
+    architecture = isotropic(task.rows.X.shape[1])
+    seen = torch.tensor([[float(kind not in ("rank", "step")) for kind in task.features]], dtype=torch.float64)
+    kernel = HierarchicalKernel(architecture, (seen,))
+    fold_of = np.arange(len(some)) % min(FOLDS, len(some))
+    kernel = kernel.with_gamma(search(kernel, some, fold_of, task.lams, task.clip).gamma)
+    return [(kernel, float("nan"), *judge(kernel, task)) for judge in judges.values()]
+
+
+def _seconds_per_step(candidate: Candidate, task: Task, rng) -> float:
+    """The faster of two steps, after one that fills the buffers."""
+    tree = candidate.build(task.features, rng)
+    kernel = HierarchicalKernel(tree, tree.start(task.rows.spread, rng))
+    run, seconds = Run(candidate.optimiser, kernel, task.rows, rng, Progress()), []
+    for _ in range(3):
+        start = time.perf_counter()
+        run.advance()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds[1:])
+
+
+# --------------------------------------------------------------------------------------------------- judging
+
+
+def judge_lams(task: Task) -> np.ndarray:
+    return lam_grid(task.rows.size, 16) if len(task.lams) > 1 else task.lams
+
+
+@dataclass(frozen=True)
+class Judge:
+    """One fold: the rows to learn from, those of them that a machine is trained on, and the rows set aside."""
+
+    training: torch.Tensor
+    some: torch.Tensor
+    out: torch.Tensor
+    complete: bool
+
+    @classmethod
+    def of(cls, task: Task, fold: int, rng: np.random.Generator) -> Judge:
+        training = task.training_part(fold)
+        out = rng.permutation(np.flatnonzero(task.fold_of == fold))[:JUDGED]
+        some = torch.from_numpy(rng.permutation(len(training))[:JUDGE])
+        return cls(training, training[some], torch.from_numpy(out), len(task.rows) < 1000)
+
+    def __call__(self, kernel: HierarchicalKernel, task: Task) -> tuple[torch.Tensor, torch.Tensor]:
+        """Risks and clipped predictions on the rows set aside, for every λ.
+
+        c = nλ, which for a Gaussian process is the variance of the noise, is the same for the smaller machine
+        and for the one on all rows. With several folds every λ is resolved, since one that cannot win in a fold
+        may win in the mean.
+        """
+        rows = task.rows[torch.cat([self.some, self.out])]
+        fold = torch.cat([torch.full((len(self.some),), -1), torch.zeros(len(self.out), dtype=torch.int64)])
+        share = float(task.rows.weight.sum() / task.rows.weight[self.some].sum())
+        lams = torch.from_numpy(judge_lams(task)) * share
+        K = kernel.matrix(rows.X.float())[None]
+        found = fold_risks(K, rows.Y.float(), fold, lams, rows.weight, task.clip, complete=self.complete)
+        risks = found.risks[0].double().masked_fill(~found.resolved[0], float("inf"))
+        return risks, found.predictions[0][:, len(self.some) :].double().clamp(-task.clip, task.clip)
+
+
+def held_out(judges: dict[int, Judge]) -> torch.Tensor:
+    """All rows set aside and judged."""
+    return torch.cat([judge.out for judge in judges.values()])
+
+
+def choose(trials: Sequence[Trial], task: Task, judges: dict[int, Judge], progress: Progress) -> list[Trial]:
+    """Greedy averaging on held-out rows.
+
+    Start from plain, and leave it only for a gain of more than a standard error. Then add a trial for any gain,
+    since averaging seldom does harm; take one in place of the average only for a gain of two standard errors.
+    """
+    rows = task.rows[held_out(judges)]
+    share = rows.weight / rows.weight.sum()
+
+    def losses(members: Sequence[Trial]) -> torch.Tensor:
+        t = torch.stack([m.t for m in members]).mean(0)[held_out(judges)]
+        return ((t - rows.Y) ** 2).sum(1)
+
+    def gain(members: Sequence[Trial], option: Sequence[Trial], errors: float) -> float:
+        """What the option gains, 0 if that is less than so many of its standard errors."""
+        fall = losses(members) - losses(option)
+        mean = float(share @ fall)
+        error = float(((share * (fall - mean)) ** 2).sum() ** 0.5)
+        return mean if mean > errors * error else 0.0
+
+    chosen = [trials[0]]
+    while True:
+        rest = [trial for trial in trials[1:] if trial not in chosen]
+        add, instead = (1.0, 1.0) if chosen == [trials[0]] else (0.0, 2.0)
+        options = [([trial], instead) for trial in rest]
+        options += [([*chosen, trial], add) for trial in rest if len(chosen) < MEMBERS]
+        gains = [gain(chosen, members, errors) for members, errors in options]
+        if not gains or max(gains) <= 0:
+            break
+        chosen = options[int(np.argmax(gains))][0]
+    progress.report(stage="chosen", candidates=[t.name for t in chosen], risk=float(share @ losses(chosen)))
+    return chosen
