@@ -1,7 +1,8 @@
 """The default learner: weights by leave-one-out gradients, kinds of trees chosen on rows no gradient has seen.
 
     set a fold of the rows aside (several folds when rows are few)
-    for every kind of tree: learn its weights on the other rows, predict the rows set aside at every λ
+    for every kind of tree: learn its weights on the other rows, by small and then by larger batches;
+        predict the rows set aside at every λ
     average the kinds greedily, by the error on the rows set aside, starting from the safest
     train the chosen kernels on all rows, and average them
 
@@ -38,12 +39,12 @@ from hgk.solvers import fold_risks
 
 # Rows beyond which α comes from Nyström's machine: a kernel matrix in double precision and its factor are 2.4 GB here.
 EXACT = 10_000
-# Rows below which nothing but λ and γ is learned.
-FEWEST = 50
+# Rows below which nothing but λ and γ is learned, and from which on there is a second round of larger batches.
+FEWEST, MANY = 50, 3000
 # A kind is judged by a machine on at most so many rows, at most so many held-out ones.
 JUDGE, JUDGED = 4_000, 3_000
 # Rows that early stopping watches, where the rows set aside are more.
-WATCHED = 500
+WATCHED = 700
 # Kinds averaged at most: each costs a factor of all rows, and time in every prediction.
 MEMBERS = 3
 
@@ -52,11 +53,11 @@ Build = Callable[[Sequence[str], np.random.Generator], Architecture]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kind of tree and how its weights are learned."""
+    """A kind of tree, and how hard its log-weights are pulled to their mean."""
 
     name: str
     build: Build
-    optimiser: Adam
+    shrink: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,21 +117,37 @@ def maps(features: Sequence[str], rng: np.random.Generator) -> Architecture:
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is tried: the first ``kinds`` kinds, steps of each, rows per step."""
+    """How much is tried: the first ``kinds`` kinds, steps of each and rows per step; then further ones.
+
+    Small batches find the way at a quarter of the cost; larger ones tell more about the weights that all rows want,
+    since those depend on how many rows there are.
+    """
 
     kinds: int
     steps: int
     batch: int
+    more_steps: int = 0
+    larger_batch: int = 0
 
 
 def usual_effort(n: int) -> Effort:
     """Without a budget. Few rows: few steps, before the criterion is overfitted."""
-    return Effort(9, int(np.interp(n, [100, 1000, 3000], [40, 80, 150])), 501 if n < 3000 else 701)
+    if n < MANY:
+        return Effort(9, int(np.interp(n, [100, 1000, MANY], [40, 80, 150])), 501)
+    return Effort(9, 100, 401, 60, 1001)
 
 
-# In the order of cost; steps in shares of the usual ones.
-EFFORTS = [(1, 0.3, 301), (1, 0.6, 301), (2, 0.6, 401), (3, 0.8, 501), (9, 0.8, 501), (9, 1.0, 701), (9, 1.2, 1001)]
-EFFORTS += [(9, 1.6, 1501), (9, 2.0, 2001)]
+# What a budget may buy, in the order of cost; for fewer rows the steps are cut to twice the usual ones.
+EFFORTS = [
+    Effort(1, 30, 301),
+    Effort(1, 60, 401),
+    Effort(2, 60, 501),
+    Effort(9, 60, 401, 30, 701),
+    Effort(9, 100, 401, 60, 1001),
+    Effort(9, 120, 501, 120, 1001),
+    Effort(9, 120, 701, 120, 1501),
+    Effort(9, 200, 1001, 200, 2001),
+]
 
 
 @dataclass(frozen=True)
@@ -157,8 +174,7 @@ class LeaveOneOutGradients:
             effort = self._affordable(effort, task, len(folds), workers, rng)
             progress.report(stage="effort", kinds=effort.kinds, steps=effort.steps, batch=effort.batch)
             progress.deadline = time.monotonic() + 0.8 * self.budget
-        candidates = self.candidates(len(task.rows), task.features, effort)
-        chosen = choose(self._trials(candidates, task, judges, rng, progress, workers), task, judges, progress)
+        chosen = choose(self._trials(task, effort, judges, rng, progress, workers), task, judges, progress)
         seconds = None if self.budget is None else self.budget - (time.perf_counter() - begun)
         return self._train(chosen, task, rng, progress, seconds)
 
@@ -168,46 +184,48 @@ class LeaveOneOutGradients:
 
     def candidates(self, n: int, features: Sequence[str], effort: Effort) -> list[Candidate]:
         """The safest first."""
-        adam = Adam(steps=effort.steps, batch=effort.batch, rate=0.3, map_penalty=0.1)
         if self.build is not None:
-            return [Candidate("given", self.build, adam)]
+            return [Candidate("given", self.build)]
         if n < FEWEST:
             return []
         if n < 1000:
-            found = [Candidate("mixed", mixed, adam), Candidate("mixed, shrunk", mixed, replace(adam, shrink=0.1))]
+            found = [Candidate("mixed", mixed), Candidate("mixed, shrunk", mixed, shrink=0.1)]
         else:
-            found = [Candidate("all kinds", all_kinds, adam), Candidate("oblique", oblique, adam)]
-            found += [Candidate("maps", maps, adam)]
-            found += [Candidate("warped", warped, adam)] if "step" in features else []
+            found = [Candidate("all kinds", all_kinds), Candidate("oblique", oblique), Candidate("maps", maps)]
+            found += [Candidate("warped", warped)] if "step" in features else []
         return found[: effort.kinds]
 
     def _affordable(self, usual: Effort, task: Task, folds: int, workers: int, rng) -> Effort:
-        """The largest effort whose steps take two thirds of the budget, by the time of a few steps."""
-        candidates = self.candidates(len(task.rows), task.features, usual)
-        seconds = {c.name: _seconds_per_step(c, task, rng) for c in candidates}
-        best = Effort(1, max(10, int(0.3 * usual.steps)), 301)
-        for kinds, share, batch in EFFORTS:
-            effort = Effort(kinds, max(10, int(share * usual.steps)), batch)
-            scale = (min(batch, len(task.rows)) / min(usual.batch, len(task.rows))) ** 2.2
-            total = sum(seconds[c.name] for c in candidates[:kinds]) * effort.steps * scale * folds
-            if total / min(workers, len(candidates[:kinds]) * folds) <= 0.6 * self.budget:  # type: ignore[operator]
-                best = effort
-        return best
+        """The largest effort that takes about half the budget, by the time of a few steps."""
+        n = len(task.rows)
+        candidates = self.candidates(n, task.features, usual)
+        seconds = [_seconds_per_step(c, task, rng, usual.batch) for c in candidates]
+
+        def predicted(effort: Effort) -> float:
+            steps = effort.steps * _relative_cost(effort.batch, usual.batch, n)
+            steps += effort.more_steps * _relative_cost(effort.larger_batch, usual.batch, n)
+            jobs = folds * len(candidates[: effort.kinds])
+            return folds * sum(seconds[: effort.kinds]) * steps / max(1, min(workers, jobs))
+
+        options = [e if n >= MANY else replace(e, steps=min(e.steps, 2 * usual.steps), more_steps=0) for e in EFFORTS]
+        affordable = [effort for effort in options if predicted(effort) <= 0.5 * (self.budget or 0.0)]
+        return affordable[-1] if affordable else options[0]
 
     # ------------------------------------------------------------------------------------------ trials
 
-    def _trials(self, candidates, task: Task, judges, rng, progress: Progress, workers: int) -> list[Trial]:
-        """Plain, then every candidate on every fold, as many at a time as there are threads, each in one thread.
+    def _trials(self, task: Task, effort: Effort, judges, rng, progress: Progress, workers: int) -> list[Trial]:
+        """Plain, and every candidate on every fold, as many at a time as there are threads, each in one thread.
 
         Steps are made of operations too small to be shared by two threads: two runs side by side take the time
         of one. What was stopped before it began is left out.
         """
+        candidates = self.candidates(len(task.rows), task.features, effort)
         jobs = [(candidate, fold) for candidate in candidates for fold in judges]
         first, *children = rng.spawn(1 + len(jobs))
         work: list[Any] = [delayed(_plain)(task, judges, first)]
         for (candidate, fold), child in zip(jobs, children, strict=True):
             tagged = progress.of(candidate=candidate.name, fold=fold)
-            work.append(delayed(_one_run)(candidate, task, judges[fold], child, tagged))
+            work.append(delayed(_one_run)(candidate, effort, task, judges[fold], child, tagged))
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
@@ -217,20 +235,20 @@ class LeaveOneOutGradients:
         trials = [self._trial("plain", plain, task, judges, progress)]
         for candidate in candidates:
             own = [run for (c, _), run in zip(jobs, runs, strict=True) if c is candidate]
-            if all(run is not None for run in own):
+            if all(own):
                 trials.append(self._trial(candidate.name, own, task, judges, progress))
         return trials
 
     def _trial(self, name: str, runs, task: Task, judges, progress: Progress) -> Trial:
         """λ is chosen on the held-out rows, over all folds."""
         sizes = [task.rows.weight[judge.out].sum() for judge in judges.values()]
-        risks = torch.stack([run[2] * size for run, size in zip(runs, sizes, strict=True)])
+        risks = torch.stack([run.risks * size for run, size in zip(runs, sizes, strict=True)])
         best = int(risks.sum(0).argmin())
         t = torch.zeros_like(task.rows.Y)
-        for (_, _, _, predictions), judge in zip(runs, judges.values(), strict=True):
-            t[judge.out] = predictions[best]
-        kernels = [kernel for kernel, *_ in runs]
-        criterion = float(np.mean([run[1] for run in runs]))
+        for run, judge in zip(runs, judges.values(), strict=True):
+            t[judge.out] = run.predictions[best]
+        kernels = [run.kernel for run in runs]
+        criterion = float(np.mean([run.criterion for run in runs]))
         index = held_out(judges)
         honest = clipped_risk(t[index], task.rows[index], task.clip)
         lam = float(judge_lams(task)[best])
@@ -278,42 +296,61 @@ def _around(lam: float, task: Task) -> list[float]:
     return [lam * f for f in (0.03, 0.1, 0.3, 1.0, 3.0)] if len(task.lams) > 1 else [float(task.lams[0])]
 
 
-def _one_run(candidate: Candidate, task: Task, judge: Judge, rng, progress: Progress):
-    """A kernel, the criterion at its end, and what the judge says of it; None if there is no time left."""
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A kernel, the criterion at the end of its run, and what the judge says of it at every λ."""
+
+    kernel: HierarchicalKernel
+    criterion: float
+    risks: torch.Tensor
+    predictions: torch.Tensor
+
+
+def _one_run(candidate: Candidate, effort: Effort, task: Task, judge: Judge, rng, progress: Progress) -> Judged | None:
+    """Both rounds of one candidate on one fold, and the verdict; None if there is no time left."""
     if progress.cut():
         return None
     part = task.rows[judge.training]
-    kernel = HierarchicalKernel(tree := candidate.build(task.features, rng), tree.start(part.spread, rng))
     # Few rows are judged by all that is set aside: to stop early by the same rows would flatter the result.
     watched = task.rows[judge.out[:WATCHED]] if len(judge.out) > WATCHED else None
-    run = Run(candidate.optimiser, kernel, part, rng, progress, watched=watched, clip=task.clip)
-    kernel = run.run()
-    return kernel, run.recent, *judge(kernel, task)
+    tree = candidate.build(task.features, rng)
+    kernel, lam = HierarchicalKernel(tree, tree.start(part.spread, rng)), 1e-3
+    adam = Adam(effort.steps, effort.batch, rate=0.3, shrink=candidate.shrink, map_penalty=0.1)
+    rounds = [adam, replace(adam, steps=effort.more_steps, batch=effort.larger_batch, rate=0.2)]
+    for settings in rounds[: 2 if effort.more_steps else 1]:
+        run = Run(settings, kernel, part, rng, progress, watched=watched, clip=task.clip, lam=lam)
+        kernel, lam = run.run(), run.lam
+    return Judged(kernel, run.recent, *judge(kernel, task))
 
 
-def _plain(task: Task, judges: dict[int, Judge], rng: np.random.Generator):
+def _plain(task: Task, judges: dict[int, Judge], rng: np.random.Generator) -> list[Judged]:
     """The plain Gaussian kernel on the scaled copies, γ by the grid on at most 1500 rows never held out, judged."""
     part = np.flatnonzero(~np.isin(task.fold_of, list(judges)))
     part = part if len(part) else np.arange(len(task.rows))  # every fold is held out once
     some = task.rows[torch.from_numpy(rng.permutation(part)[:1500])]
-    architecture = isotropic(task.rows.X.shape[1])
+    tree = isotropic(task.rows.X.shape[1])
     seen = torch.tensor([[float(kind not in ("rank", "step")) for kind in task.features]], dtype=torch.float64)
-    kernel = HierarchicalKernel(architecture, (seen,))
+    kernel = HierarchicalKernel(tree, (seen,))
     fold_of = np.arange(len(some)) % min(FOLDS, len(some))
     kernel = kernel.with_gamma(search(kernel, some, fold_of, task.lams, task.clip).gamma)
-    return [(kernel, float("nan"), *judge(kernel, task)) for judge in judges.values()]
+    return [Judged(kernel, float("nan"), *judge(kernel, task)) for judge in judges.values()]
 
 
-def _seconds_per_step(candidate: Candidate, task: Task, rng) -> float:
+def _seconds_per_step(candidate: Candidate, task: Task, rng, batch: int) -> float:
     """The faster of two steps, after one that fills the buffers."""
     tree = candidate.build(task.features, rng)
     kernel = HierarchicalKernel(tree, tree.start(task.rows.spread, rng))
-    run, seconds = Run(candidate.optimiser, kernel, task.rows, rng, Progress()), []
+    run, seconds = Run(Adam(batch=batch), kernel, task.rows, rng, Progress()), []
     for _ in range(3):
         start = time.perf_counter()
         run.advance()
         seconds.append(time.perf_counter() - start)
     return min(seconds[1:])
+
+
+def _relative_cost(batch: int, usual: int, n: int) -> float:
+    """Of a step: pairs grow with the square of the batch, the factor with its cube."""
+    return (min(batch, n) / min(usual, n)) ** 2.2
 
 
 # --------------------------------------------------------------------------------------------------- judging

@@ -126,6 +126,7 @@ class Run:
         criterion=None,
         watched: Rows | None = None,
         clip: float = 1.0,
+        lam: float = 1e-3,
     ):
         self.settings, self.kernel, self.rows, self.rng, self.progress = settings, kernel, rows, rng, progress
         self.criterion = criterion or LeaveOneOut(torch.float32)
@@ -137,7 +138,7 @@ class Run:
         # A weight that starts at 0 (a constant column) stays there.
         self.live = [(w > 0) & m for w, m in zip(kernel.W[: self.depth], self.masks, strict=False)]
         self.start = logs
-        log_lam = torch.tensor(math.log(1e-3), dtype=torch.float64)
+        log_lam = torch.tensor(math.log(lam), dtype=torch.float64)
         self.theta = [t.clone() for t in (*logs, *kernel.W[self.depth :], log_lam)]
         self.moments = [(torch.zeros_like(t), torch.zeros_like(t)) for t in self.theta]
         share = rows.weight / rows.weight.sum()
