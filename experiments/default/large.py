@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
 from run import METHODS, load, read
 
 
