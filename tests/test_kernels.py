@@ -309,3 +309,21 @@ def test_a_kernel_matrix_too_large_for_memory_is_refused_before_it_is_allocated(
     monkeypatch.setattr(arrays, "available_memory", lambda: 10_000)
     with pytest.raises(MemoryError, match=r"100 x 100 entries needs .* use at most about 35 rows"):
         random_kernel(isotropic(D))(points(100))
+
+
+@pytest.mark.parametrize("name", ["rough, depth 1", "smooth and rough", "two exponents", "all kinds, depth 3"])
+def test_columns_of_one_or_two_values_take_another_way_to_the_same_kernel_and_gradient(name):
+    kernel = random_kernel(ARCHITECTURES[name])
+    rng = np.random.default_rng(0)
+    X, Z = (torch.from_numpy(rng.uniform(-1, 1, (n, D))) for n in (12, 9))
+    for rows in (X, Z):
+        rows[:, 0] = torch.where(rows[:, 0] > 0, 0.7, -0.3)
+        rows[:, 1] = 2.0
+        rows[:, 3] = torch.where(rows[:, 3] > 0, 0.5, -0.5)
+    bent = X.clone()
+    bent[0] += 1e-9 * torch.arange(1, D + 1)  # now no column has two values
+    assert float((kernel.matrix(X, Z) - kernel.matrix(bent, Z)).abs().max()) < 1e-4
+    np.testing.assert_allclose(kernel.matrix(X, Z), kernel_matrix(kernel, X.numpy(), Z.numpy()), atol=1e-12)
+    dK = torch.from_numpy(rng.standard_normal((12, 9)))
+    for ours, theirs in zip(kernel.backward(dK, X, Z), kernel.backward(dK, bent, Z), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)

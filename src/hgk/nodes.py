@@ -52,6 +52,14 @@ def _factors(x: torch.Tensor, z: torch.Tensor, v2: torch.Tensor | float) -> tupl
     return left, torch.cat([z, z.new_ones(len(z), 1), -(z * zv).sum(1, keepdim=True)], 1)
 
 
+def _squared_sums(x: torch.Tensor, z: torch.Tensor, N: torch.Tensor) -> torch.Tensor:
+    """Σ N (x_j - x'_j)² = Σ_a x_aj² ρ_a - 2 x_jᵀ N x'_j + Σ_b x'_bj² κ_b, for all columns by one product."""
+    p = x.shape[1]
+    product = N @ torch.cat([z, z**2, z.new_ones(len(z), 1)], 1)
+    terms = x**2 * product[:, 2 * p :] - 2 * x * product[:, :p] + product[:, p : 2 * p]
+    return terms.sum(0, dtype=torch.float64).cpu()
+
+
 class Kind(ABC):
     """What the kinds share. ``arrays`` is how many tile-sized arrays one holds besides its results."""
 
@@ -91,6 +99,16 @@ class Kind(ABC):
     def column_terms(self, node: int) -> torch.Tensor: ...
 
 
+def _gaps(X: torch.Tensor, Z: torch.Tensor) -> torch.Tensor:
+    """How far apart the two values of each column are; 0 if it has one, -1 if more than two."""
+    both = X if Z is X else torch.cat([X, Z])
+    if not len(both):
+        return both.new_zeros(both.shape[1])
+    low, high = both.amin(0), both.amax(0)
+    two = ((both == low) | (both == high)).all(0)
+    return torch.where(two, high - low, -1.0)
+
+
 class Smooth(Kind):
     """S_i = Σ v_ij² (x_j - x'_j)², by one matrix product of width |I_i| + 2."""
 
@@ -107,13 +125,10 @@ class Smooth(Kind):
         torch.mm(left[pair[0]], right[pair[1]].T, out=out)
 
     def accumulate(self, pair: Pair, N: Mapping[int, torch.Tensor], grads: Weights) -> None:
-        """Σ N (x_j - x'_j)² = Σ_a x_aj² ρ_a - 2 x_jᵀ N x'_j + Σ_b x'_bj² κ_b, for all columns by one product."""
         for i in self.nodes:
-            index, p = self.index[i], len(self.index[i])
-            x, z = self.X[pair[0]][:, index], self.Z[pair[1]][:, index]
-            product = N[i] @ torch.cat([z, z**2, z.new_ones(len(z), 1)], 1)
-            terms = x**2 * product[:, 2 * p :] - 2 * x * product[:, :p] + product[:, p : 2 * p]
-            grads[0][i, index] -= 2 * self.V[i, index] * terms.sum(0, dtype=torch.float64).cpu()
+            index = self.index[i]
+            sums = _squared_sums(self.X[pair[0]][:, index], self.Z[pair[1]][:, index], N[i])
+            grads[0][i, index] -= 2 * self.V[i, index] * sums
 
     def derivatives(self, node: int, N: torch.Tensor) -> Iterator[Derivative]:
         for j in self.index[node]:
@@ -124,11 +139,20 @@ class Smooth(Kind):
 
 
 class Rough(Kind):
-    """S_i = Σ v_ij² |x_j - x'_j|^q: the distances of one tile, columns x pairs, serve all nodes by one product."""
+    """S_i = Σ v_ij² |x_j - x'_j|^q: the distances of one tile, columns x pairs, serve all nodes by one product.
+
+    On a column of two values, g apart, |x - x'|^q = g^(q-2) (x - x')², so that indicators of categories go through
+    products of rows, as in a smooth node, at a fraction of the cost.
+    """
 
     def __init__(self, architecture, W, X, Z, nodes, buffers):
         self.exponent = architecture.q[nodes[0]]
-        self.columns = sorted({j for i in nodes for j in architecture.coordinates[i]})
+        used = sorted({j for i in nodes for j in architecture.coordinates[i]})
+        gaps = _gaps(X[:, used], Z[:, used]).tolist()
+        self.columns = [j for j, gap in zip(used, gaps, strict=True) if gap < 0]
+        self.two_valued = [j for j, gap in zip(used, gaps, strict=True) if gap >= 0]
+        scale = [gap ** (self.exponent - 2) if gap > 0 else 0.0 for gap in gaps if gap >= 0]
+        self.scale = torch.tensor(scale, dtype=torch.float64)
         self.columns_of_X = X[:, self.columns].T.contiguous()
         self.columns_of_Z = self.columns_of_X if Z is X else Z[:, self.columns].T.contiguous()
         self.last: dict[str, object] = {}  # what the shared buffers hold; shared with changed copies, as they are
@@ -139,6 +163,7 @@ class Rough(Kind):
         self.V = W[0]
         self.V2 = (self.V[self.nodes][:, self.columns] ** 2).to(self.X)
         self.version = object()  # these weights, as opposed to a changed copy's
+        self.factors: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # of the two-valued columns, when needed
 
     def distances(self, pair: Pair) -> torch.Tensor:
         """|x_j - x'_j|^q, columns x (rows · columns of the tile)."""
@@ -149,7 +174,7 @@ class Rough(Kind):
             if self.exponent != 1:
                 A.pow_(self.exponent)
             self.last["distances"] = pair
-        return A.view(len(x), -1)
+        return A.view(len(x), x.shape[1] * z.shape[1])
 
     def fill(self, pair: Pair, node: int, out: torch.Tensor) -> None:
         S = self.buffers.get(("S", self.exponent), (len(self.nodes), out.numel()), out)
@@ -157,13 +182,25 @@ class Rough(Kind):
             torch.mm(self.V2, self.distances(pair), out=S)
             self.last["S"] = self.version, pair
         torch.neg(S[self.nodes.index(node)].view(out.shape), out=out)
+        if self.two_valued:
+            left, right = self._two_valued_factors(node)
+            out.addmm_(left[pair[0]], right[pair[1]].T)
+
+    def _two_valued_factors(self, node: int) -> tuple[torch.Tensor, torch.Tensor]:
+        if node not in self.factors:
+            v2 = (self.V[node, self.two_valued] ** 2 * self.scale).to(self.X)
+            self.factors[node] = _factors(self.X[:, self.two_valued], self.Z[:, self.two_valued], v2)
+        return self.factors[node]
 
     def accumulate(self, pair: Pair, N: Mapping[int, torch.Tensor], grads: Weights) -> None:
         stacked = torch.stack([N[i].reshape(-1) for i in self.nodes])
         sums = (stacked @ self.distances(pair).T).double().cpu()
         V = self.V[self.nodes][:, self.columns]
-        place = torch.tensor(self.nodes)[:, None], torch.tensor(self.columns)[None, :]
+        place = torch.tensor(self.nodes)[:, None], torch.tensor(self.columns, dtype=torch.int64)[None, :]
         grads[0][place] -= 2 * V * sums
+        x, z = self.X[pair[0]][:, self.two_valued], self.Z[pair[1]][:, self.two_valued]
+        for i in self.nodes if self.two_valued else ():
+            grads[0][i, self.two_valued] -= 2 * self.V[i, self.two_valued] * self.scale * _squared_sums(x, z, N[i])
 
     def derivatives(self, node: int, N: torch.Tensor) -> Iterator[Derivative]:
         for j in self.index[node]:

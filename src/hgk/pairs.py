@@ -74,7 +74,7 @@ class Power:
             D.abs_()
             if self.q != 1:
                 D.pow_(self.q)
-        return D.view(len(self.used), -1)
+        return D.view(len(self.used), (stop - start) * (self.n // 2))
 
 
 class Maps:
