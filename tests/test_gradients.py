@@ -6,16 +6,17 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from joblib import parallel_config
 from sklearn.datasets import load_diabetes, make_friedman1
 from sklearn.metrics import log_loss
 
 import hgk.estimators
 import hgk.gradients
 from cases import ARCHITECTURES, random_rows
-from hgk import Architecture, HGKClassifier, HGKRegressor, StoppedEarlyWarning, inhomogeneous, two_layers
+from hgk import Architecture, HGKClassifier, HGKRegressor, StoppedEarlyWarning, inhomogeneous, isotropic, two_layers
 from hgk.calibration import Calibration
 from hgk.criteria import LeaveOneOut
-from hgk.gradients import Judge, Trial, choose, judge_lams, warped
+from hgk.gradients import Effort, Judge, Trial, choose, judge_lams, warped
 from hgk.inputs import MOST_STEPS, Encoder, Reader
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import OnCentres, Rows, clipped_risk
@@ -155,6 +156,10 @@ def test_warps_are_monotone_and_learned_by_rough_nodes():
     tree = warped(kinds, np.random.default_rng(0))
     steps = [j for j, kind in enumerate(kinds) if kind == "step"]
     assert len(steps) == MOST_STEPS
+    spiked = np.where(np.arange(300) < 270, 0.0, x)
+    ends = Encoder.of(spiked[:, None], np.ones(300), reader, steps=True).columns[0].steps
+    assert len(ends) > 6  # nine tenths of the rows share a value, the others still have their steps
+    assert set(ends) <= set(spiked)
     assert all(set(tree.coordinates[i]) == set(steps) for i in range(4, 8))
     F = torch.from_numpy(encoder(np.sort(x)[:, None]))
     v2 = torch.rand(len(steps), dtype=torch.float64)
@@ -169,7 +174,7 @@ def test_warps_are_monotone_and_learned_by_rough_nodes():
 
 def judges(n, out):
     index = torch.arange(n)
-    return {0: Judge(index, index, torch.arange(out), False)}
+    return {0: Judge(index, index, torch.arange(out), index[:0], False)}
 
 
 def test_greedy_averaging_leaves_the_safe_choice_only_for_a_clear_gain():
@@ -179,7 +184,7 @@ def test_greedy_averaging_leaves_the_safe_choice_only_for_a_clear_gain():
     noise = [torch.from_numpy(0.3 * rng.standard_normal((200, 1))) for _ in range(3)]
 
     def trial(name, error):
-        return Trial(name, [], 0.1, rows.Y + error, 0.0)
+        return Trial(name, [], 0.1, rows.Y + error)
 
     def names(*trials):
         return [t.name for t in choose(trials, task, judges(200, 80), Progress())]
@@ -261,13 +266,103 @@ def test_fewer_than_fifty_rows_are_the_plain_machine_on_robust_features():
     model = HGKRegressor(random_state=0).fit(X, y)
     assert model.kernel_.architecture.tied
     assert len(model.machines_[0].parts) == 5
+    plain = HGKRegressor("plain", random_state=0).fit(X, y)  # uniform columns: the same features
+    assert model.lam_ == pytest.approx(plain.lam_, rel=1e-6)
+    np.testing.assert_allclose(model.predict(X), plain.predict(X), rtol=1e-6)
+
+
+def test_no_gradient_and_no_width_sees_the_rows_set_aside(monkeypatch):
+    """The central promise: everything is learned without the rows that choose."""
+    X, y = make_friedman1(3100, n_features=5, random_state=0)
+    seen, judged, searched = [], [], []
+    original, judge, grid = hgk.gradients.Run, hgk.gradients.Judge.of, hgk.gradients.search
+
+    class Spy(original):
+        def __init__(self, settings, kernel, rows, *more, **options):
+            seen.append((rows.X, None if options["watched"] is None else options["watched"].X))
+            super().__init__(settings, kernel, rows, *more, **options)
+
+    def of(task, fold, rng):
+        judged.append((task.rows.X, judge(task, fold, rng)))
+        return judged[-1][1]
+
+    def search(kernel, rows, *more, **options):
+        searched.append(rows.X)
+        return grid(kernel, rows, *more, **options)
+
+    monkeypatch.setattr(hgk.gradients, "Run", Spy)
+    monkeypatch.setattr(hgk.gradients.Judge, "of", staticmethod(of))
+    monkeypatch.setattr(hgk.gradients, "search", search)
+    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n: Effort(9, 2, 50, 2, 60))
+    model = HGKRegressor(random_state=0).fit(X, y)
+    (rows, verdict) = judged[0]
+    aside = {tuple(row) for row in rows[verdict.out].tolist()}
+    watched = {tuple(row) for row in rows[verdict.watched].tolist()}
+    assert len(aside) == 620
+    assert len(watched) == hgk.gradients.WATCHED
+    assert not aside & watched
+    assert len(seen) == 8  # four kinds, two rounds
+    for learned_from, watched_by in seen:
+        table = {tuple(row) for row in learned_from.tolist()}
+        assert not table & aside
+        assert not table & watched
+        assert {tuple(row) for row in watched_by.tolist()} == watched
+    assert not {tuple(row) for row in searched[0].tolist()} & aside
+    batches = {e["candidate"]: 0 for e in model.history_ if e["stage"] == "adam"}
+    assert set(batches) == {"all kinds", "oblique", "maps", "warped"}
+
+
+def test_a_fit_stopped_between_folds_keeps_the_folds_that_are_through():
+    X, y = make_friedman1(150, n_features=5, noise=0.1, random_state=0)
+    stop = {"after": 0}
+
+    def callback(event):
+        stop["after"] += event["stage"] == "adam" and event["fold"] == 1
+        return stop["after"] > 0
+
+    with pytest.warns(StoppedEarlyWarning):
+        model = HGKRegressor(callback=callback, random_state=0, n_jobs=1).fit(X, y)
+    chosen = next(e["candidates"] for e in model.history_ if e["stage"] == "chosen")
+    assert "mixed" in chosen
+    assert len(model.machines_) == len(chosen)  # of the first fold alone
+    assert {e["fold"] for e in model.history_ if e["stage"] == "adam"} == {0, 1}
+
+
+def test_a_tied_tree_stays_tied_and_given_groups_are_kept():
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(size=(80, 4)), rng.standard_normal(80)
+    tied = HGKRegressor(architecture=isotropic(4), random_state=0).fit(X, y).kernel_
+    assert len(torch.unique(tied.W[0])) == 1
+    grouped = HGKRegressor(groups={"a": [0, 1]}, random_state=0).fit(X, y).kernel_  # labels are noise
+    assert grouped.architecture.labels == ("a", "rest")
+
+
+def test_other_backends_of_joblib_do_not_break_a_fit():
+    X, y = make_friedman1(80, n_features=5, random_state=0)
+    with parallel_config(backend="loky"):
+        assert HGKRegressor(random_state=0, n_jobs=2).fit(X, y).score(X, y) > 0.5
+
+
+def test_a_callback_that_raises_stops_the_other_threads_too():
+    X, y = make_friedman1(300, n_features=5, random_state=0)
+    events = []
+
+    def callback(event):
+        events.append(event)
+        if len(events) == 5:
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        HGKRegressor(callback=callback, n_jobs=2, random_state=0).fit(X, y)
+    time.sleep(0.5)
+    assert len(events) < 12
 
 
 def test_stopped_at_once_the_default_returns_the_plain_machine_and_says_so():
     X, y = make_friedman1(80, n_features=5, random_state=0)
     with pytest.warns(StoppedEarlyWarning):
         model = HGKRegressor(callback=lambda event: True, random_state=0).fit(X, y)
-    assert model.history_[-1]["stage"] == "chosen"
+    assert next(e["candidates"] for e in model.history_ if e["stage"] == "chosen")
     assert np.isfinite(model.predict(X)).all()
 
 
@@ -276,7 +371,7 @@ def test_groups_become_nodes_of_the_default():
     model = HGKRegressor(groups={"pair": [0, 1]}, random_state=0).fit(X, y)
     owner = model._inputs.encoder.owner
     sets = [{int(owner[f]) for f in c} for c in model.kernel_.architecture.coordinates]
-    assert model.kernel_.architecture.tied or sets == [{0, 1}, {2, 3, 4, 5}]
+    assert sets == [{0, 1}, {2, 3, 4, 5}]
 
 
 def test_the_same_seed_gives_the_same_default_whatever_the_number_of_threads():
@@ -353,6 +448,9 @@ def test_intervals_widen_with_coverage_and_follow_the_units_and_outputs():
     assert both.shape == (20, 2, 2)
     np.testing.assert_allclose(both[:, 1], 10 * both[:, 0] + 3, rtol=1e-6)
     assert np.isinf(model.predict_interval(X[:2], 0.999)).all()  # 120 rows cannot promise that
+    weighted = HGKRegressor("plain", random_state=0).fit(X, y, sample_weight=np.full(120, 1 / 120))
+    widths = [np.diff(bounds, axis=1).mean() for bounds in (weighted.predict_interval(X[:20], 0.5), narrow)]
+    assert widths[0] == pytest.approx(widths[1], rel=0.2)  # weights count relative to each other
     with pytest.raises(ValueError, match="coverage=90 was given"):
         model.predict_interval(X, 90)
 
@@ -394,6 +492,13 @@ def test_the_calibration_minimises_the_logarithmic_loss(classes):
     for factor in (0.95, 1.05):
         assert loss(found) <= loss(Calibration(factor * found.above, found.below)) + 1e-6
         assert loss(found) <= loss(Calibration(found.above, factor * found.below)) + 1e-6
+    weight = rng.integers(1, 4, 500)
+    weighted, repeated = (
+        Calibration.of(t, Y, weight),
+        Calibration.of(*(np.repeat(a, weight, 0) for a in (t, Y, weight * 0 + 1))),
+    )
+    assert weighted.above == pytest.approx(repeated.above, rel=1e-4)
+    assert weighted.below == pytest.approx(repeated.below, rel=1e-4)
     np.testing.assert_allclose(found.probabilities(t).sum(1), 1)
     best = found.probabilities(t).argmax(1)
     assert np.array_equal(best, t.argmax(1) if classes > 2 else (t[:, 0] > 0).astype(int))

@@ -1,5 +1,7 @@
 """The least-squares machine against scikit-learn, against repetition, and against brute-force refits."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -224,6 +226,18 @@ def test_centres_at_all_rows_are_the_exact_machine_and_blocks_do_not_matter():
     for block in torch.arange(60).split(7):
         solver.add(many, K[block], rows.Y[block], rows.weight[block])
     torch.testing.assert_close(solver.solve(one, [1e-2])[0].alpha, solver.solve(many, [1e-2])[0].alpha)
+
+
+def test_an_average_weighs_machines_by_their_shares():
+    rows, X = random_rows(40), random_rows(9, seed=2).X
+    one, two = train(KERNEL, rows, 1e-3), replace(train(KERNEL, rows, 1.0), share=0.25)
+    expected = (one(X) + 0.25 * two(X)) / 1.25
+    torch.testing.assert_close(average([one, two], X, 1.0), expected.clamp(-1, 1))
+    some = torch.arange(40)
+    own, elsewhere = loo_average([one, two], rows, 1.0, X)
+    parts = [machine.leave_one_out(rows, X, some) for machine in (one, two)]
+    torch.testing.assert_close(own, ((parts[0][0] + 0.25 * parts[1][0]) / 1.25).clamp(-1, 1))
+    torch.testing.assert_close(elsewhere, ((parts[0][1] + 0.25 * parts[1][1]) / 1.25).clamp(-1, 1))
 
 
 def test_on_centres_lam_is_the_best_for_the_rows_held_out():

@@ -46,3 +46,10 @@ def test_single_precision_is_enough():
     assert float((sweep.matrix() - exact).abs().max()) < 1e-5
     for ours, theirs in zip(sweep.backward(dK.float()), kernel.backward(dK, X.float().double()), strict=True):
         assert torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4 * float(theirs.abs().max()))
+
+
+def test_nearly_equal_rows_have_kernels_of_at_most_one():
+    kernel = random_kernel(ARCHITECTURES["oblique, depth 1"])
+    X = torch.ones(60, D) + 1e-4 * torch.rand(60, D, generator=torch.Generator().manual_seed(0))
+    X[0] += 100.0  # centring does not help the others then
+    assert float(BatchSweep(kernel, X).matrix().max()) <= 1.0

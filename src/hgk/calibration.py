@@ -6,7 +6,7 @@ With g(t) = a t for t > 0 and b t for t < 0, a, b > 0:
     more            p_k = exp(g(t_k)) / Σ_l exp(g(t_l))
 
 g increases through 0, so that the most probable class is the one with the largest value. log a and log b minimise
-the mean logarithmic loss on values t that their rows' labels had no part in.
+the mean logarithmic loss on leave-one-out values t, in which a row's label has a part only through the weights.
 """
 
 from __future__ import annotations

@@ -111,8 +111,9 @@ class _HGK(BaseEstimator):
         task = Task(rows, self._folds(merged.y, rng), self._lams(rows), CLIP, kinds)
         plan = self._plan(preset, encoder)
         self._check_size(plan, len(rows))
+        workers = self._workers(plan)
         with threads_for(len(rows)), Progress(self._callback()) as progress:
-            self.machines_ = plan.machines(task, rng, progress, self.n_jobs)
+            self.machines_ = plan.machines(task, rng, progress, workers)
 
         self._inputs = Inputs(reader, encoder)
         self._place, self._left_out = merged.place, encoder(reader(columns)[merged.place < 0])
@@ -148,8 +149,13 @@ class _HGK(BaseEstimator):
         budget = self.time_budget
         if budget is not None and not (isinstance(budget, Real) and not isinstance(budget, bool) and budget > 0):
             raise ValueError(f"time_budget={budget!r} was given; a number of seconds > 0 is expected, or None.")
-        if budget is not None and (self.preset != "default" or given[:1] == ["kernel"] or self.optimiser is not None):
-            raise ValueError("time_budget was given; it is kept by the preset 'default' with its own optimiser alone.")
+        several = isinstance(self.architecture, list | tuple) and len(self.architecture) > 1
+        other = self.kernel is not None or self.optimiser is not None or several
+        if budget is not None and (self.preset != "default" or other):
+            raise ValueError(
+                "time_budget was given; it is kept by the preset 'default' with its own optimiser and at most one "
+                "architecture, so leave it out or leave out the rest."
+            )
         if self.lam is not None and not (
             isinstance(self.lam, Real) and not isinstance(self.lam, bool) and 0 < self.lam < float("inf")
         ):
@@ -164,10 +170,16 @@ class _HGK(BaseEstimator):
         of_the_paper = self.preset == "default" and isinstance(self.optimiser, Algorithm1)
         return PRESETS["algorithm1" if of_the_paper else self.preset]
 
+    def _workers(self, plan: Plan | LeaveOneOutGradients) -> int:
+        """``n_jobs``; None is one, and for the default learner as many as torch has threads, which it does not use."""
+        if self.n_jobs is None and isinstance(plan, LeaveOneOutGradients):
+            return torch.get_num_threads()
+        return effective_n_jobs(1 if self.n_jobs is None else self.n_jobs)
+
     def _check_size(self, plan: Plan | LeaveOneOutGradients, n: int) -> None:
         """Say before working that the kernel matrix does not fit, or that there will be none."""
         if not isinstance(plan, LeaveOneOutGradients):
-            matrices = MATRICES * effective_n_jobs(self.n_jobs or 1)
+            matrices = MATRICES * self._workers(plan)
             require_memory(n, n, matrices, torch.float64, "A fit on kernel matrices")
         elif n > EXACT:
             _log.info("%d rows are more than the exact machine takes (%d); using Nyström's on centres.", n, EXACT)
@@ -180,7 +192,7 @@ class _HGK(BaseEstimator):
         plan = preset.plan
         if isinstance(plan, LeaveOneOutGradients):
             plan = replace(plan, budget=self.time_budget)
-            if len(given) == 1 and self.optimiser is None:
+            if len(given) == 1 and self.optimiser is None and not given[0].tied:
                 return replace(plan, build=lambda features, rng: given[0])
         if not given and self.optimiser is None:
             return plan
@@ -393,14 +405,16 @@ class HGKRegressor(RegressorMixin, _HGK):
     optimiser : Algorithm1 or Adam, optional
         Replaces the preset's.
     lam : float, optional
-        λ; None chooses it by cross-validation.
+        λ of the machine; None chooses it on held-out rows. The default learner moves its own λ along with the
+        weights in any case.
     time_budget : float, optional
         Seconds that a fit with the default preset should take, about; kinds of trees, steps, rows per step and
         centres follow from it and from the speed of the machine, so that results may differ from one machine to
         another. None takes a fixed effort that depends on the number of rows alone.
     random_state : int, RandomState instance or None, default=None
     n_jobs : int, optional
-        Threads over architectures and folds where there are several.
+        Threads over kinds of trees, architectures and folds where there are several. None means 1, and with the
+        default preset as many as torch has.
     verbose : int, default=0
         1 prints a line per event.
     callback : callable, optional
@@ -411,7 +425,8 @@ class HGKRegressor(RegressorMixin, _HGK):
     kernel_ : HierarchicalKernel
         The learned kernel; called with tables like those given to ``fit`` it encodes them first.
     alpha_ : ndarray of shape (n_rows,) or (n_rows, n_outputs)
-        Coefficients of the distinct training rows, for labels scaled to [-1, 1].
+        Coefficients of the distinct training rows (beyond 10,000 of them: of the centres, ``machines_[0].X``), for
+        labels scaled to [-1, 1].
     lam_, gamma_ : float
         Chosen regularisation and width.
     machines_ : list of Machine
@@ -469,7 +484,8 @@ class HGKRegressor(RegressorMixin, _HGK):
 
         taken over the rows with one more at ∓∞ (Barber, Candès, Ramdas and Tibshirani, 2021; for exchangeable
         rows and a kernel that does not depend on them, coverage is at least 1 - 2 (1 - coverage)). At most 2000
-        rows are used. A call costs a new factor of all rows.
+        rows are used. Each machine is factored again at every call, so that one call for many rows is cheaper than
+        many calls. Weights of rows count relative to each other.
 
         Parameters
         ----------
@@ -503,7 +519,7 @@ class HGKRegressor(RegressorMixin, _HGK):
             for block in blocks(len(features), max(1, 2**25 // (len(some) * self._rows.Y.shape[1]))):
                 own, elsewhere = loo_average(self.machines_, self._rows, CLIP, features[block], some)
                 r = (self._rows.Y[some] - own).abs().T[:, None, :]
-                weight = self._rows.weight[some]
+                weight = self._rows.weight[some] * (self._rows.size / float(self._rows.weight.sum()))
                 low = weighted_quantile(-(elsewhere - r), weight, coverage).neg()
                 high = weighted_quantile(elsewhere + r, weight, coverage)
                 bounds.append(torch.stack([low, high], -1).transpose(0, 1))
@@ -562,11 +578,12 @@ class HGKClassifier(ClassifierMixin, _HGK):
         return self._decode(self._predict_columns(X))
 
     def predict_proba(self, X) -> np.ndarray:
-        """Probabilities, calibrated on the leave-one-out values of ``decision_function``, which leak nothing.
+        """Probabilities, calibrated on the leave-one-out values of ``decision_function``.
 
         With g(f) = a f for f > 0 and b f for f < 0, a, b > 0: for two classes log(p / (1 - p)) = g(f), else
         p_k is proportional to exp(g(f_k)). g increases, so that the most probable class is the predicted one;
-        a and b minimise the logarithmic loss. They are fitted at the first call.
+        a and b minimise the logarithmic loss. They are fitted at the first call, which therefore takes about as long
+        as training the machines again.
         """
         t = self._predict_columns(X)
         return self._calibration().probabilities(t)

@@ -34,7 +34,7 @@ from hgk.kernels import HierarchicalKernel
 from hgk.machines import Machine, clipped_risk, train, train_on_centres
 from hgk.optimisers.adam import Adam, Run
 from hgk.progress import Progress
-from hgk.selection import FOLDS, Task, lam_grid, search
+from hgk.selection import FOLDS, Task, lam_grid, one_kernel, search
 from hgk.solvers import fold_risks
 
 # Rows beyond which α comes from Nyström's machine: a kernel matrix in double precision and its factor are 2.4 GB here.
@@ -43,8 +43,8 @@ EXACT = 10_000
 FEWEST, MANY = 50, 3000
 # A kind is judged by a machine on at most so many rows, at most so many held-out ones.
 JUDGE, JUDGED = 4_000, 3_000
-# Rows that early stopping watches, where the rows set aside are more.
-WATCHED = 700
+# Rows that early stopping watches.
+WATCHED = 500
 # Kinds averaged at most: each costs a factor of all rows, and time in every prediction.
 MEMBERS = 3
 
@@ -68,7 +68,6 @@ class Trial:
     kernels: list[HierarchicalKernel]
     lam: float
     t: torch.Tensor
-    criterion: float  # what the gradients minimised, at the end
 
 
 # ------------------------------------------------------------------------------------------- kinds of trees
@@ -166,16 +165,18 @@ class LeaveOneOutGradients:
     budget: float | None = None
 
     def machines(self, task: Task, rng: np.random.Generator, progress: Progress, n_jobs: int | None = None):
-        begun, workers = time.perf_counter(), effective_n_jobs(n_jobs) if n_jobs else torch.get_num_threads()
+        begun, workers = time.monotonic(), effective_n_jobs(1 if n_jobs is None else n_jobs)
         folds = self._held_out_folds(task)
         judges = {fold: Judge.of(task, fold, rng) for fold in folds}
         effort = usual_effort(len(task.rows))
         if self.budget is not None:
             effort = self._affordable(effort, task, len(folds), workers, rng)
             progress.report(stage="effort", kinds=effort.kinds, steps=effort.steps, batch=effort.batch)
-            progress.deadline = time.monotonic() + 0.8 * self.budget
-        chosen = choose(self._trials(task, effort, judges, rng, progress, workers), task, judges, progress)
-        seconds = None if self.budget is None else self.budget - (time.perf_counter() - begun)
+            progress.deadline = begun + 0.7 * self.budget  # the rest is for judging and training
+        trials, judges = self._trials(task, effort, judges, rng, progress, workers)
+        # A tree that was asked for is not exchanged for the plain kernel.
+        chosen = choose(trials[1:] if self.build is not None and trials[1:] else trials, task, judges, progress)
+        seconds = None if self.budget is None else self.budget - (time.monotonic() - begun)
         return self._train(chosen, task, rng, progress, seconds)
 
     def _held_out_folds(self, task: Task) -> list[int]:
@@ -199,7 +200,12 @@ class LeaveOneOutGradients:
         """The largest effort that takes about half the budget, by the time of a few steps."""
         n = len(task.rows)
         candidates = self.candidates(n, task.features, usual)
-        seconds = [_seconds_per_step(c, task, rng, usual.batch) for c in candidates]
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # as the runs
+        try:
+            seconds = [_seconds_per_step(c, task, rng, usual.batch) for c in candidates]
+        finally:
+            torch.set_num_threads(threads)
 
         def predicted(effort: Effort) -> float:
             steps = effort.steps * _relative_cost(effort.batch, usual.batch, n)
@@ -213,14 +219,15 @@ class LeaveOneOutGradients:
 
     # ------------------------------------------------------------------------------------------ trials
 
-    def _trials(self, task: Task, effort: Effort, judges, rng, progress: Progress, workers: int) -> list[Trial]:
-        """Plain, and every candidate on every fold, as many at a time as there are threads, each in one thread.
+    def _trials(self, task: Task, effort: Effort, judges, rng, progress: Progress, workers: int):
+        """Plain, and every candidate on every fold, as many at a time as there are workers, each in one thread.
 
         Steps are made of operations too small to be shared by two threads: two runs side by side take the time
-        of one. What was stopped before it began is left out.
+        of one. After a stop, only the folds that the first candidate came through are judged, and the candidates
+        that came to all of these.
         """
         candidates = self.candidates(len(task.rows), task.features, effort)
-        jobs = [(candidate, fold) for candidate in candidates for fold in judges]
+        jobs = [(candidate, fold) for fold in judges for candidate in candidates]
         first, *children = rng.spawn(1 + len(jobs))
         work: list[Any] = [delayed(_plain)(task, judges, first)]
         for (candidate, fold), child in zip(jobs, children, strict=True):
@@ -229,15 +236,23 @@ class LeaveOneOutGradients:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            plain, *runs = Parallel(n_jobs=min(workers, len(work)), prefer="threads")(work)
+            plain, *found = Parallel(n_jobs=min(workers, len(work)), require="sharedmem")(work)
         finally:
             torch.set_num_threads(threads)
-        trials = [self._trial("plain", plain, task, judges, progress)]
+        runs = {(candidate.name, fold): run for (candidate, fold), run in zip(jobs, found, strict=True) if run}
+        through = self._through(judges, {fold: runs.get((c.name, fold)) for c in candidates[:1] for fold in judges})
+        verdicts = [run for run, fold in zip(plain, judges, strict=True) if fold in through]
+        trials = [self._trial("plain", verdicts, task, through, progress)]
         for candidate in candidates:
-            own = [run for (c, _), run in zip(jobs, runs, strict=True) if c is candidate]
+            own = [runs.get((candidate.name, fold)) for fold in through]
             if all(own):
-                trials.append(self._trial(candidate.name, own, task, judges, progress))
-        return trials
+                trials.append(self._trial(candidate.name, own, task, through, progress))
+        return trials, through
+
+    def _through(self, judges, first: dict[int, Judged | None]):
+        """The folds that the first candidate came through, else those it came to, else all."""
+        complete = {fold: judge for fold, judge in judges.items() if (run := first.get(fold)) and run.complete}
+        return complete or {fold: judge for fold, judge in judges.items() if first.get(fold)} or judges
 
     def _trial(self, name: str, runs, task: Task, judges, progress: Progress) -> Trial:
         """λ is chosen on the held-out rows, over all folds."""
@@ -254,39 +269,36 @@ class LeaveOneOutGradients:
         lam = float(judge_lams(task)[best])
         report = {"criterion": criterion, "honest": honest, "optimism": honest - criterion, "lam": lam}
         progress.report(stage="candidate", candidate=name, **report)
-        return Trial(name, kernels[:1] if name == "plain" else kernels, lam, t, criterion)
+        return Trial(name, kernels[:1] if name == "plain" else kernels, lam, t)
 
     # ---------------------------------------------------------------------------------------- training
 
     def _train(self, chosen: list[Trial], task: Task, rng, progress: Progress, seconds: float | None) -> list[Machine]:
-        """Every trial has the same share, divided among its folds' kernels.
+        """Every trial has the same share, divided among its folds' kernels; on centres the best trial is alone.
 
-        If it is plain alone, it is the mean of the fold machines, as with the preset "plain".
+        If it is plain alone, (λ, γ) are chosen again by all folds, as with the preset "plain".
         """
-        if [trial.name for trial in chosen] == ["plain"] and len(task.rows) <= EXACT:
-            parts = [task.training_part(fold) for fold in task.folds]
-            return [train(chosen[0].kernels[0], task.rows, chosen[0].lam, parts)]
+        n, (first, *_) = len(task.rows), chosen
+        if n > EXACT:
+            size = centres_for(n, seconds)
+            progress.report(stage="centres", centres=size, rows=n, candidate=first.name)
+            order = torch.from_numpy(rng.permutation(n))
+            parts = order[:size].sort()[0], order[size : size + min(20_000, n // 5)].sort()[0]
+            return [
+                train_on_centres(first.kernels[0], task.rows, _around(first.lam, task), *parts, task.clip, progress)
+            ]
+        if [trial.name for trial in chosen] == ["plain"]:
+            return [one_kernel(first.kernels[0].with_gamma(1.0), task, progress)]
         members = [(kernel, trial.lam, 1 / len(trial.kernels)) for trial in chosen for kernel in trial.kernels]
-        n = len(task.rows)
-        if n <= EXACT:
-            return [replace(train(kernel, task.rows, lam), share=share) for kernel, lam, share in members]
-        size = centres_for(n, None if seconds is None else max(1.0, seconds) / len(members))
-        order = rng.permutation(n)
-        centres = torch.from_numpy(np.sort(order[:size]))
-        out = torch.from_numpy(np.sort(rng.permutation(n)[: min(20_000, n // 5)]))
-        progress.report(stage="centres", centres=size, rows=n)
-        return [
-            train_on_centres(kernel, task.rows, _around(lam, task), centres, out, task.clip, progress)
-            for kernel, lam, _ in members  # one fold, and so equal shares
-        ]
+        return [replace(train(kernel, task.rows, lam), share=share) for kernel, lam, share in members]
 
 
 def centres_for(n: int, seconds: float | None) -> int:
-    """M such that the rows pass in about this time (a minute and a half, if there is no budget).
+    """M such that the rows pass in about this time (three minutes, if there is no budget).
 
     On two cores a kernel takes about 4e-8 s per pair and its part of H 3e-11 s per multiplication.
     """
-    seconds = 90.0 if seconds is None else seconds
+    seconds = 180.0 if seconds is None else max(1.0, seconds)
     M = (-4e-8 + (16e-16 + 4 * 3e-11 * seconds / n) ** 0.5) / (2 * 3e-11)
     return int(min(n // 2, 5_000, max(300, M)))
 
@@ -304,23 +316,24 @@ class Judged:
     criterion: float
     risks: torch.Tensor
     predictions: torch.Tensor
+    complete: bool = True  # not stopped on the way
 
 
 def _one_run(candidate: Candidate, effort: Effort, task: Task, judge: Judge, rng, progress: Progress) -> Judged | None:
     """Both rounds of one candidate on one fold, and the verdict; None if there is no time left."""
     if progress.cut():
         return None
-    part = task.rows[judge.training]
-    # Few rows are judged by all that is set aside: to stop early by the same rows would flatter the result.
-    watched = task.rows[judge.out[:WATCHED]] if len(judge.out) > WATCHED else None
+    part, watched = task.rows[judge.training], task.rows[judge.watched] if len(judge.watched) else None
     tree = candidate.build(task.features, rng)
-    kernel, lam = HierarchicalKernel(tree, tree.start(part.spread, rng)), 1e-3
-    adam = Adam(effort.steps, effort.batch, rate=0.3, shrink=candidate.shrink, map_penalty=0.1)
-    rounds = [adam, replace(adam, steps=effort.more_steps, batch=effort.larger_batch, rate=0.2)]
-    for settings in rounds[: 2 if effort.more_steps else 1]:
+    kernel, lam, criterion = HierarchicalKernel(tree, tree.start(part.spread, rng)), 1e-3, float("nan")
+    rounds = [Adam(effort.steps, effort.batch, rate=0.3, shrink=candidate.shrink, map_penalty=0.1)]
+    if effort.more_steps:
+        rounds.append(replace(rounds[0], steps=effort.more_steps, batch=effort.larger_batch, rate=0.2))
+    for settings in rounds:
         run = Run(settings, kernel, part, rng, progress, watched=watched, clip=task.clip, lam=lam)
         kernel, lam = run.run(), run.lam
-    return Judged(kernel, run.recent, *judge(kernel, task))
+        criterion = run.recent if run.values else criterion  # stopped between the rounds
+    return Judged(kernel, criterion, *judge(kernel, task), not progress.cut())
 
 
 def _plain(task: Task, judges: dict[int, Judge], rng: np.random.Generator) -> list[Judged]:
@@ -328,9 +341,9 @@ def _plain(task: Task, judges: dict[int, Judge], rng: np.random.Generator) -> li
     part = np.flatnonzero(~np.isin(task.fold_of, list(judges)))
     part = part if len(part) else np.arange(len(task.rows))  # every fold is held out once
     some = task.rows[torch.from_numpy(rng.permutation(part)[:1500])]
-    tree = isotropic(task.rows.X.shape[1])
-    seen = torch.tensor([[float(kind not in ("rank", "step")) for kind in task.features]], dtype=torch.float64)
-    kernel = HierarchicalKernel(tree, (seen,))
+    seen = tuple(j for j, kind in enumerate(task.features) if kind not in ("rank", "step"))
+    tree = replace(isotropic(len(task.features)), coordinates=(seen,))
+    kernel = HierarchicalKernel(tree, (tree.mask.double(),))
     fold_of = np.arange(len(some)) % min(FOLDS, len(some))
     kernel = kernel.with_gamma(search(kernel, some, fold_of, task.lams, task.clip).gamma)
     return [Judged(kernel, float("nan"), *judge(kernel, task)) for judge in judges.values()]
@@ -362,19 +375,24 @@ def judge_lams(task: Task) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Judge:
-    """One fold: the rows to learn from, those of them that a machine is trained on, and the rows set aside."""
+    """One fold: the rows to learn from, some rows for a machine to be trained on, and the rows set aside.
+
+    Where there are many, some of the other rows are kept from the gradients, too, for early stopping to watch: were
+    they among the rows set aside, the verdict would be flattered.
+    """
 
     training: torch.Tensor
     some: torch.Tensor
     out: torch.Tensor
+    watched: torch.Tensor
     complete: bool
 
     @classmethod
     def of(cls, task: Task, fold: int, rng: np.random.Generator) -> Judge:
-        training = task.training_part(fold)
-        out = rng.permutation(np.flatnonzero(task.fold_of == fold))[:JUDGED]
-        some = torch.from_numpy(rng.permutation(len(training))[:JUDGE])
-        return cls(training, training[some], torch.from_numpy(out), len(task.rows) < 1000)
+        rest = torch.from_numpy(rng.permutation(task.training_part(fold).numpy()))
+        out = torch.from_numpy(rng.permutation(np.flatnonzero(task.fold_of == fold))[:JUDGED])
+        watched = WATCHED if len(task.rows) >= MANY else 0
+        return cls(rest[watched:], rest[-JUDGE:], out, rest[:watched], len(task.rows) < 1000)
 
     def __call__(self, kernel: HierarchicalKernel, task: Task) -> tuple[torch.Tensor, torch.Tensor]:
         """Risks and clipped predictions on the rows set aside, for every λ.
@@ -430,4 +448,4 @@ def choose(trials: Sequence[Trial], task: Task, judges: dict[int, Judge], progre
             break
         chosen = options[int(np.argmax(gains))][0]
     progress.report(stage="chosen", candidates=[t.name for t in chosen], risk=float(share @ losses(chosen)))
-    return chosen
+    return sorted(chosen, key=lambda trial: float(share @ losses([trial])))  # the best first

@@ -233,7 +233,9 @@ class Encoder:
         robust: bool = True,
         steps: bool = False,
     ) -> Encoder:
-        varied = sum(levels is None and len(np.unique(x)) > 2 for levels, x in zip(reader.levels, X.T, strict=True))
+        varied = sum(
+            levels is None and len(np.unique(x[~np.isnan(x)])) > 2 for levels, x in zip(reader.levels, X.T, strict=True)
+        )
         each = min(MOST_STEPS, ALL_STEPS // max(1, varied)) if steps else 0
         columns = tuple(
             Numeric.of(X[:, j], weight, name, ranks, robust, each)
@@ -300,7 +302,10 @@ class Numeric:
         use_ranks = ranks and len(values) > 2
         ends = np.empty(0)
         if steps > 1 and len(values) > 2:
-            ends = np.unique(np.interp(np.linspace(0, 1, steps + 1), heights, values))
+            # A value that many rows share counts for one step at most, so that the others get theirs.
+            capped = np.cumsum(np.minimum(mass, mass.sum() / steps))
+            place = np.searchsorted(capped / capped[-1], np.linspace(0, 1, steps + 1) - 1e-12)
+            ends = np.unique(values[place.clip(0, len(values) - 1)])
         if len(values) > KNOTS:
             spaced = np.searchsorted(heights, np.linspace(0, 1, KNOTS)).clip(0, len(values) - 1)
             kept = np.array(sorted({0, len(values) - 1, *spaced.tolist()}))

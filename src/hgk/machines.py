@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 import torch
@@ -91,17 +92,18 @@ class Exact(Machine):
         for part in self.parts:
             mine, solver = rows[part], Cholesky()
             require_memory(len(part), len(part), 4, rows.X.dtype, "A kernel matrix, its factor and its inverse")
-            factor = solver.prepare(self.kernel.matrix(mine.X), mine.weight)
-            found = solver.loo(factor, mine.Y, self.lam)
-            assert found.residuals is not None
-            t = self.kernel.multiply(rows.X, mine.X, found.alpha)
-            t[part] = mine.Y - found.residuals
+            state = solver.prepare(self.kernel.matrix(mine.X), mine.weight)
+            root, factor = state.system.root, solver.factor(state, state.system.n * self.lam)
+            beta = factor.multiply(root * mine.Y)
+            r = beta / (root * factor.diagonal()[:, None])
+            t = self.kernel.multiply(rows.X, mine.X, root * beta)
+            t[part] = mine.Y - r
             own += t / len(self.parts)
             if len(X):
                 # G k(x) for all x, then only the rows asked for
-                solved = solver.solve(factor, self.kernel.matrix(mine.X, X), self.lam).alpha
+                solved = root * factor.multiply(root * self.kernel.matrix(mine.X, X))
                 asked = place[part] >= 0
-                change = solved[asked].T[None] * found.residuals[asked].T[:, None, :]
+                change = solved[asked].T[None] * r[asked].T[:, None, :]
                 shifts[:, :, place[part][asked]] -= change / len(self.parts)
         return own[some], self(X).T[:, :, None] + shifts
 
@@ -188,13 +190,14 @@ def _add(solver: Nystrom, state: NystromState, machine: Machine, rows: Rows, pro
 
 def average(machines: Sequence[Machine], X: torch.Tensor, clip: float) -> torch.Tensor:
     """The clipped mean of the machines' functions."""
-    return _mean(machines, [machine(X) for machine in machines]).clamp(-clip, clip)
+    return _mean(machines, (machine(X) for machine in machines)).clamp(-clip, clip)
 
 
-def _mean(machines: Sequence[Machine], values: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Weighted by the machines' shares."""
+def _mean(machines: Sequence[Machine], values: Iterable[torch.Tensor]) -> torch.Tensor:
+    """Weighted by the machines' shares; one value at a time."""
     total = sum(machine.share for machine in machines)
-    return torch.stack([m.share / total * value for m, value in zip(machines, values, strict=True)]).sum(0)
+    parts = (machine.share / total * value for machine, value in zip(machines, values, strict=True))
+    return reduce(torch.add, parts)
 
 
 def loo_average(
@@ -207,8 +210,13 @@ def loo_average(
     """f^(-i)(x_i) of the averaged function, and f^(-i)(x) at the rows ``X``; see ``Machine.leave_one_out``."""
     X = rows.X[:0] if X is None else X
     some = torch.arange(len(rows)) if some is None else some
-    own, elsewhere = zip(*(machine.leave_one_out(rows, X, some) for machine in machines), strict=True)
-    return _mean(machines, own).clamp(-clip, clip), _mean(machines, elsewhere).clamp(-clip, clip)
+    total = sum(machine.share for machine in machines)
+    own, elsewhere = torch.zeros_like(rows.Y[some]), rows.Y.new_zeros(rows.Y.shape[1], len(X), len(some))
+    for machine in machines:
+        mine, there = machine.leave_one_out(rows, X, some)
+        own += machine.share / total * mine
+        elsewhere += machine.share / total * there
+    return own.clamp(-clip, clip), elsewhere.clamp(-clip, clip)
 
 
 def weighted_quantile(values: torch.Tensor, weight: torch.Tensor, level: float) -> torch.Tensor:

@@ -38,8 +38,12 @@ class Progress:
     def report(self, **event: Any) -> None:
         with self._lock:  # folds may run in threads
             self.history.append(event)
-            if self.callback is not None and self.callback(event):
-                self.stopped = True
+            try:
+                if self.callback is not None and self.callback(event):
+                    self.stopped = True
+            except BaseException:
+                self.stopped = True  # other threads must not go on
+                raise
 
     def cut(self, when: bool = True) -> bool:
         """Whether to leave the loop now; a loop that must not be empty passes ``when``."""
@@ -56,9 +60,10 @@ class Progress:
         now = time.monotonic()
         impatient = now - Progress.last_press < IMPATIENT
         Progress.last_press = now
-        if self.stopped or impatient:
-            raise KeyboardInterrupt
+        again = self.stopped or impatient
         self.stopped = True
+        if again:
+            raise KeyboardInterrupt
         sys.stderr.write("hgk: stopping, and keeping the best weights so far; press Ctrl-C again to abort.\n")
 
     def __enter__(self) -> Progress:

@@ -122,7 +122,8 @@ def search(
     n = len(rows)
     require_memory(n, n, 4, dtype, "The grid search's kernel matrix")
     S = kernel.exponent(rows.X.to(dtype))
-    gammas = gamma_grid(float(S.mean(dtype=torch.float64)) * n / max(1, n - 1), n, kernel.architecture.d)
+    columns = len(set().union(*kernel.architecture.coordinates))
+    gammas = gamma_grid(float(S.mean(dtype=torch.float64)) * n / max(1, n - 1), n, columns)
     shape = len(gammas), len(lams)
     risks, resolved, products = np.full(shape, np.inf), np.zeros(shape, dtype=bool), 0
     folds, shifts = torch.from_numpy(fold_of).to(S.device), torch.as_tensor(lams)
@@ -194,7 +195,7 @@ def kernel_per_fold(
     through; if none is, the folds that are through are averaged.
     """
     jobs = [(a, b) for a in range(len(architectures)) for b in task.folds]
-    runs = Parallel(n_jobs=n_jobs, prefer="threads")(
+    runs = Parallel(n_jobs=n_jobs, require="sharedmem")(
         delayed(_learn_on_fold)(architectures[a], optimiser, task, b, child, progress.of(architecture=a, fold=b))
         for (a, b), child in zip(jobs, rng.spawn(len(jobs)), strict=True)
     )

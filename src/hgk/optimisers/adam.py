@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -60,6 +61,19 @@ class Adam:
     rate: float = 0.1
     shrink: float = 0.0
     map_penalty: float = 0.0
+
+    def __post_init__(self) -> None:
+        whole = all(isinstance(v, Integral) for v in (self.steps, self.batch))
+        if not (whole and self.steps >= 1 and self.batch >= 2 and 0 < self.rate < math.inf):
+            raise ValueError(
+                f"steps={self.steps!r}, batch={self.batch!r}, rate={self.rate!r} were given; whole numbers >= 1 and "
+                ">= 2 and a finite number > 0 are expected."
+            )
+        if not (0 <= self.shrink < math.inf and 0 <= self.map_penalty < math.inf):
+            raise ValueError(
+                f"shrink={self.shrink!r}, map_penalty={self.map_penalty!r} were given; finite numbers >= 0 are "
+                "expected."
+            )
 
     def learn(
         self, architecture: Architecture, rows: Rows, clip: float, rng: np.random.Generator, progress: Progress
