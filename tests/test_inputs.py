@@ -147,3 +147,9 @@ def test_the_identity_encoder_changes_nothing():
     np.testing.assert_array_equal(
         Encoder.identity(Reader.of(columns, names))(np.arange(6.0).reshape(3, 2)), np.arange(6.0).reshape(3, 2)
     )
+
+
+def test_a_column_whose_range_has_no_reciprocal_counts_as_constant():
+    x = 1e-309 * np.arange(30.0)
+    encoder = Encoder.of(x[:, None], np.ones(30), Reader.of([x], ["x"]), ranks=True, robust=True, steps=True)
+    assert np.array_equal(encoder(x[:, None]), np.zeros((30, 1)))

@@ -31,9 +31,9 @@ from hgk.inputs import Encoder, Inputs, Merged, Reader, Scaling, column_remarks,
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Rows, average, loo_average, weighted_quantile
 from hgk.optimisers import Adam, Algorithm1
-from hgk.plans import PRESETS, Given, Learned, Plan, Preset
+from hgk.plans import PRESETS, Given, Learned, Preset
 from hgk.progress import Event, Progress
-from hgk.selection import FOLDS, Task, fold_numbers, lam_grid
+from hgk.selection import FOLDS, Plan, Task, fold_numbers, lam_grid
 
 # Labels are scaled to [-1, 1], and predictions clipped there, as in the paper.
 CLIP = 1.0
@@ -170,13 +170,13 @@ class _HGK(BaseEstimator):
         of_the_paper = self.preset == "default" and isinstance(self.optimiser, Algorithm1)
         return PRESETS["algorithm1" if of_the_paper else self.preset]
 
-    def _workers(self, plan: Plan | LeaveOneOutGradients) -> int:
+    def _workers(self, plan: Plan) -> int:
         """``n_jobs``; None is one, and for the default learner as many as torch has threads, which it does not use."""
         if self.n_jobs is None and isinstance(plan, LeaveOneOutGradients):
             return torch.get_num_threads()
         return effective_n_jobs(1 if self.n_jobs is None else self.n_jobs)
 
-    def _check_size(self, plan: Plan | LeaveOneOutGradients, n: int) -> None:
+    def _check_size(self, plan: Plan, n: int) -> None:
         """Say before working that the kernel matrix does not fit, or that there will be none."""
         if not isinstance(plan, LeaveOneOutGradients):
             matrices = MATRICES * self._workers(plan)
@@ -184,7 +184,7 @@ class _HGK(BaseEstimator):
         elif n > EXACT:
             _log.info("%d rows are more than the exact machine takes (%d); using Nyström's on centres.", n, EXACT)
 
-    def _plan(self, preset: Preset, encoder: Encoder) -> Plan | LeaveOneOutGradients:
+    def _plan(self, preset: Preset, encoder: Encoder) -> Plan:
         """The preset's plan, or one that honours the kernel, architecture, groups or optimiser given."""
         if self.kernel is not None:
             return Given(self.kernel)

@@ -34,7 +34,7 @@ from hgk.kernels import HierarchicalKernel
 from hgk.machines import Machine, clipped_risk, train, train_on_centres
 from hgk.optimisers.adam import Adam, Run
 from hgk.progress import Progress
-from hgk.selection import FOLDS, Task, lam_grid, one_kernel, search
+from hgk.selection import FOLDS, Plan, Task, lam_grid, one_kernel, search
 from hgk.solvers import fold_risks
 
 # Rows beyond which α comes from Nyström's machine: a kernel matrix in double precision and its factor are 2.4 GB here.
@@ -150,8 +150,8 @@ EFFORTS = [
 
 
 @dataclass(frozen=True)
-class LeaveOneOutGradients:
-    """The plan; ``machines`` gives what is averaged to predict.
+class LeaveOneOutGradients(Plan):
+    """The default's plan.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ class LeaveOneOutGradients:
     build: Build | None = None
     budget: float | None = None
 
-    def machines(self, task: Task, rng: np.random.Generator, progress: Progress, n_jobs: int | None = None):
+    def machines(self, task, rng, progress, n_jobs=None):
         begun, workers = time.monotonic(), effective_n_jobs(1 if n_jobs is None else n_jobs)
         folds = self._held_out_folds(task)
         judges = {fold: Judge.of(task, fold, rng) for fold in folds}

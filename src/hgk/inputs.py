@@ -296,6 +296,8 @@ class Numeric:
         mass = np.bincount(place, weights=weight[present], minlength=len(values))
         if not len(values):  # nothing but missing cells
             values, mass = np.zeros(1), np.array([1.0])
+        if values[-1] / 2 - values[0] / 2 < 1e-300:  # a range without a reciprocal counts as none
+            values, mass = values[:1], mass.sum(keepdims=True)
         below = np.cumsum(mass)
         heights = (below - mass / 2) / below[-1]  # the weighted distribution function, at its jumps' middles
         middle, half = _centre(values, mass, heights, robust)

@@ -6,7 +6,6 @@ default is :mod:`hgk.gradients`.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,11 +14,9 @@ import numpy as np
 from hgk.architectures import Architecture, inhomogeneous, isotropic, two_layers
 from hgk.gradients import LeaveOneOutGradients
 from hgk.kernels import HierarchicalKernel
-from hgk.machines import Machine
 from hgk.optimisers import Algorithm1
 from hgk.optimisers.adam import Adam
-from hgk.progress import Progress
-from hgk.selection import Task, kernel_per_fold, one_kernel
+from hgk.selection import Plan, kernel_per_fold, one_kernel
 
 Architectures = Callable[[int, np.random.Generator], list[Architecture]]
 
@@ -28,19 +25,10 @@ Architectures = Callable[[int, np.random.Generator], list[Architecture]]
 class Preset:
     """How to encode the inputs, and the plan."""
 
-    plan: Plan | LeaveOneOutGradients
+    plan: Plan
     ranks: bool = False
     robust: bool = False
     steps: bool = False
-
-
-class Plan(ABC):
-    """``machines(task, rng, progress, n_jobs)``: what is averaged to predict."""
-
-    @abstractmethod
-    def machines(
-        self, task: Task, rng: np.random.Generator, progress: Progress, n_jobs: int | None = None
-    ) -> list[Machine]: ...
 
 
 @dataclass(frozen=True)

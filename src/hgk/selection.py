@@ -16,6 +16,7 @@ whose λ end at 10⁻³/n: too early for labels without noise. With sample weigh
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -171,6 +172,15 @@ class Task:
 
     def training_part(self, fold: int) -> torch.Tensor:
         return torch.from_numpy(np.flatnonzero(self.fold_of != fold))
+
+
+class Plan(ABC):
+    """``machines(task, rng, progress, n_jobs)``: what is averaged to predict."""
+
+    @abstractmethod
+    def machines(
+        self, task: Task, rng: np.random.Generator, progress: Progress, n_jobs: int | None = None
+    ) -> list[Machine]: ...
 
 
 def one_kernel(kernel: HierarchicalKernel, task: Task, progress: Progress) -> Machine:
