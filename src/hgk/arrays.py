@@ -74,18 +74,23 @@ class Buffers:
 
 
 @contextmanager
-def threads_for(n: int) -> Iterator[None]:
+def threads(count: int) -> Iterator[None]:
+    """So many threads for torch's operations; the setting is the process's, not the thread's."""
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(count)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def threads_for(n: int):
     """One thread for problems of fewer than 2000 rows.
 
     Their tiles are small: a second thread gains little on idle cores, and on busy ones it costs a lot
     (1000 rows with one more process running: 35 s instead of 3 s), because threads wait spinning.
     """
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1 if n < 2000 else before)
-        yield
-    finally:
-        torch.set_num_threads(before)
+    return threads(1 if n < 2000 else torch.get_num_threads())
 
 
 def available_memory() -> int:

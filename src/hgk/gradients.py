@@ -30,6 +30,7 @@ import torch
 from joblib import Parallel, delayed, effective_n_jobs
 
 from hgk.architectures import Architecture, isotropic, two_layers, with_kinds
+from hgk.arrays import threads
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Machine, clipped_risk, train, train_on_centres
 from hgk.optimisers.adam import Adam, Run
@@ -200,12 +201,8 @@ class LeaveOneOutGradients(Plan):
         """The largest effort that takes about half the budget, by the time of a few steps."""
         n = len(task.rows)
         candidates = self.candidates(n, task.features, usual)
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # as the runs
-        try:
+        with threads(1):  # as the runs
             seconds = [_seconds_per_step(c, task, rng, usual.batch) for c in candidates]
-        finally:
-            torch.set_num_threads(threads)
 
         def predicted(effort: Effort) -> float:
             steps = effort.steps * _relative_cost(effort.batch, usual.batch, n)
@@ -233,12 +230,8 @@ class LeaveOneOutGradients(Plan):
         for (candidate, fold), child in zip(jobs, children, strict=True):
             tagged = progress.of(candidate=candidate.name, fold=fold)
             work.append(delayed(_one_run)(candidate, effort, task, judges[fold], child, tagged))
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
+        with threads(1):
             plain, *found = Parallel(n_jobs=min(workers, len(work)), require="sharedmem")(work)
-        finally:
-            torch.set_num_threads(threads)
         runs = {(candidate.name, fold): run for (candidate, fold), run in zip(jobs, found, strict=True) if run}
         through = self._through(judges, {fold: runs.get((c.name, fold)) for c in candidates[:1] for fold in judges})
         verdicts = [run for run, fold in zip(plain, judges, strict=True) if fold in through]
