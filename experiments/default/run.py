@@ -161,8 +161,9 @@ def read(path: Path) -> list[dict]:
 
 
 def table(rows: list[dict]) -> str:
-    """Mean over splits ± their standard deviation; seconds of a fit below."""
-    methods = [m for m in METHODS if any(row["method"] == m for row in rows)]
+    """Mean over splits ± their standard deviation (number of splits)."""
+    found = list(dict.fromkeys(row["method"] for row in rows))
+    methods = sorted(found, key=lambda m: list(METHODS).index(m) if m in METHODS else 0)
     lines = ["| set | at most | " + " | ".join(methods) + " |", "|---" * (len(methods) + 2) + "|"]
     for name, bound in BOUND.items():
         cells = []
@@ -170,8 +171,6 @@ def table(rows: list[dict]) -> str:
             own = [row["mse"] for row in rows if row["set"] == name and row["method"] == method]
             cells.append(f"{np.mean(own):.5f} ± {np.std(own):.5f} ({len(own)})" if own else "")
         lines.append(f"| {name} | {bound:.5f} | " + " | ".join(cells) + " |")
-    seconds = [np.median([row["seconds"] for row in rows if row["method"] == m]) for m in methods]
-    lines.append("| *median seconds* | | " + " | ".join(f"{s:.1f}" for s in seconds) + " |")
     return "\n".join(lines)
 
 
