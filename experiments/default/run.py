@@ -169,7 +169,8 @@ def table(rows: list[dict]) -> str:
         cells = []
         for method in methods:
             own = [row["mse"] for row in rows if row["set"] == name and row["method"] == method]
-            cells.append(f"{np.mean(own):.5f} ± {np.std(own):.5f} ({len(own)})" if own else "")
+            spread = f" ± {np.std(own):.5f}" if len(own) > 1 else ""
+            cells.append(f"{np.mean(own):.5f}{spread} ({len(own)})" if own else "")
         lines.append(f"| {name} | {bound:.5f} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
