@@ -153,7 +153,7 @@ def test_warps_are_monotone_and_learned_by_rough_nodes():
     reader = Reader.of([x], ["x"])
     encoder = Encoder.of(x[:, None], np.ones(300), reader, ranks=True, robust=True, steps=True)
     kinds = tuple(f.kind for f in encoder.features)
-    tree = warped(kinds, np.random.default_rng(0))
+    tree = warped(kinds)
     steps = [j for j, kind in enumerate(kinds) if kind == "step"]
     assert len(steps) == MOST_STEPS
     spiked = np.where(np.arange(300) < 270, 0.0, x)
@@ -308,8 +308,12 @@ def test_no_gradient_and_no_width_sees_the_rows_set_aside(monkeypatch):
         assert not table & watched
         assert {tuple(row) for row in watched_by.tolist()} == watched
     assert not {tuple(row) for row in searched[0].tolist()} & aside
-    batches = {e["candidate"]: 0 for e in model.history_ if e["stage"] == "adam"}
-    assert set(batches) == {"all kinds", "oblique", "maps", "warped"}
+    assert {e["candidate"] for e in model.history_ if e["stage"] == "adam"} == {
+        "all kinds",
+        "oblique",
+        "maps",
+        "warped",
+    }
 
 
 def test_a_fit_stopped_between_folds_keeps_the_folds_that_are_through():
@@ -389,7 +393,7 @@ def test_a_repeated_row_is_a_row_of_weight_two_for_the_default():
     np.testing.assert_allclose(one, two, rtol=1e-9)
 
 
-def test_a_budget_sets_the_effort_and_is_kept():
+def test_a_budget_sets_the_effort():
     X, y = make_friedman1(1200, n_features=6, random_state=0)
     efforts = {}
     for budget in (0.2, 1000.0):
@@ -400,9 +404,7 @@ def test_a_budget_sets_the_effort_and_is_kept():
     assert efforts[0.2]["kinds"] < efforts[1000.0]["kinds"]
     assert efforts[0.2]["steps"] < efforts[1000.0]["steps"]
     assert efforts[0.2]["batch"] < efforts[1000.0]["batch"]
-    start = time.monotonic()
     model = HGKRegressor(time_budget=0.5, random_state=0).fit(X, y)  # no warning: the budget was asked for
-    assert time.monotonic() - start < 60
     assert model.score(X, y) > 0.5
 
 

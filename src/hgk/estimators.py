@@ -29,7 +29,7 @@ from hgk.calibration import Calibration
 from hgk.gradients import EXACT, LeaveOneOutGradients, mixed
 from hgk.inputs import Encoder, Inputs, Merged, Reader, Scaling, column_remarks, is_mixed, merge_rows, split
 from hgk.kernels import HierarchicalKernel
-from hgk.machines import Rows, average, loo_average, weighted_quantile
+from hgk.machines import Rows, average, loo_average, proportions, weighted_quantile
 from hgk.optimisers import Adam, Algorithm1
 from hgk.plans import PRESETS, Given, Learned, Preset
 from hgk.progress import Event, Progress
@@ -193,11 +193,11 @@ class _HGK(BaseEstimator):
         if isinstance(plan, LeaveOneOutGradients):
             plan = replace(plan, budget=self.time_budget)
             if len(given) == 1 and self.optimiser is None and not given[0].tied:
-                return replace(plan, build=lambda features, rng: given[0])
+                return replace(plan, build=lambda features: given[0])
         if not given and self.optimiser is None:
             return plan
         kinds = tuple(feature.kind for feature in encoder.features)
-        base = plan if isinstance(plan, Learned) else Learned(lambda d, rng: [mixed(kinds, rng)], Adam())
+        base = plan if isinstance(plan, Learned) else Learned(lambda d, rng: [mixed(kinds)], Adam())
         architectures = (lambda d, rng: given) if given else base.architectures
         return Learned(architectures, self.optimiser or base.optimiser)
 
@@ -322,8 +322,8 @@ class _HGK(BaseEstimator):
         self.history_ = progress.history
         self.X_fit_ = X
         sample = rows.X[:: max(1, len(rows) // 500)]
-        total = sum(machine.share for machine in self.machines_)
-        nodes = np.vstack([m.share / total * m.kernel.shares(sample) for m in self.machines_])
+        shares = proportions(self.machines_)
+        nodes = np.vstack([share * m.kernel.shares(sample) for share, m in zip(shares, self.machines_, strict=True)])
         self.node_importances_ = nodes @ np.eye(self.n_features_in_)[encoder.owner]
         self.feature_importances_ = self.node_importances_.sum(0)
         self._rows = rows

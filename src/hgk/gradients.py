@@ -49,7 +49,7 @@ WATCHED = 500
 # Kinds averaged at most: each costs a factor of all rows, and time in every prediction.
 MEMBERS = 3
 
-Build = Callable[[Sequence[str], np.random.Generator], Architecture]
+Build = Callable[[Sequence[str]], Architecture]
 
 
 @dataclass(frozen=True)
@@ -76,23 +76,20 @@ class Trial:
 
 def _tree(features: Sequence[str], nodes: Sequence[tuple[int, str, tuple[str, ...]]], rank: int = 8) -> Architecture:
     """A depth-2 tree from (how many, kind, features it does not see)."""
-    sets: list[tuple[int, ...]] = []
-    rough: list[int] = []
-    oblique: list[int] = []
-    for many, kind, hidden in nodes:
-        seen = tuple(j for j, feature in enumerate(features) if feature not in hidden)
-        (rough if kind == "rough" else oblique if kind == "oblique" else []).extend(range(len(sets), len(sets) + many))
-        sets += [seen] * many
+    kinds = [kind for many, kind, _ in nodes for _ in range(many)]
+    hidden = [unseen for many, _, unseen in nodes for _ in range(many)]
+    sets = tuple(tuple(j for j, feature in enumerate(features) if feature not in unseen) for unseen in hidden)
+    rough, oblique = ([i for i, kind in enumerate(kinds) if kind == wanted] for wanted in ("rough", "oblique"))
     d = len(features)
-    flat = replace(two_layers(d, len(sets), d), coordinates=tuple(sets))
+    flat = replace(two_layers(d, len(sets), d), coordinates=sets)
     return with_kinds(flat, rough=rough, oblique=oblique, rank=min(d, rank) if oblique else 0)
 
 
-def mixed(features: Sequence[str], rng: np.random.Generator) -> Architecture:
+def mixed(features: Sequence[str]) -> Architecture:
     return _tree(features, [(4, "smooth", ("step",)), (4, "rough", ("step",))])
 
 
-def warped(features: Sequence[str], rng: np.random.Generator) -> Architecture:
+def warped(features: Sequence[str]) -> Architecture:
     """A column that has no steps (two values, a category) is seen by the rough nodes as it is."""
     tree = _tree(features, [(4, "smooth", ("step",)), (4, "rough", ("rank",))])
     stepped = {j for j, f in enumerate(features) if f == "scaled" and "step" in features[j + 1 : j + 3]}
@@ -100,15 +97,15 @@ def warped(features: Sequence[str], rng: np.random.Generator) -> Architecture:
     return replace(tree, coordinates=sets)
 
 
-def all_kinds(features: Sequence[str], rng: np.random.Generator) -> Architecture:
+def all_kinds(features: Sequence[str]) -> Architecture:
     return _tree(features, [(4, "smooth", ("step",)), (4, "rough", ("step",)), (4, "oblique", ("step",))])
 
 
-def oblique(features: Sequence[str], rng: np.random.Generator) -> Architecture:
+def oblique(features: Sequence[str]) -> Architecture:
     return _tree(features, [(4, "rough", ("rank", "step")), (4, "oblique", ("rank", "step"))])
 
 
-def maps(features: Sequence[str], rng: np.random.Generator) -> Architecture:
+def maps(features: Sequence[str]) -> Architecture:
     return _tree(features, [(8, "oblique", ("rank", "step"))])
 
 
@@ -157,7 +154,7 @@ class LeaveOneOutGradients(Plan):
     Parameters
     ----------
     build : callable or None
-        ``(kinds of the features, rng) -> Architecture`` given by the user; None means the kinds above.
+        ``kinds of the features -> Architecture`` given by the user; None means the kinds above.
     budget : float or None
         Seconds that a fit should take.
     """
@@ -317,7 +314,7 @@ def _one_run(candidate: Candidate, effort: Effort, task: Task, judge: Judge, rng
     if progress.cut():
         return None
     part, watched = task.rows[judge.training], task.rows[judge.watched] if len(judge.watched) else None
-    tree = candidate.build(task.features, rng)
+    tree = candidate.build(task.features)
     kernel, lam, criterion = HierarchicalKernel(tree, tree.start(part.spread, rng)), 1e-3, float("nan")
     rounds = [Adam(effort.steps, effort.batch, rate=0.3, shrink=candidate.shrink, map_penalty=0.1)]
     if effort.more_steps:
@@ -344,7 +341,7 @@ def _plain(task: Task, judges: dict[int, Judge], rng: np.random.Generator) -> li
 
 def _seconds_per_step(candidate: Candidate, task: Task, rng, batch: int) -> float:
     """The faster of two steps, after one that fills the buffers."""
-    tree = candidate.build(task.features, rng)
+    tree = candidate.build(task.features)
     kernel = HierarchicalKernel(tree, tree.start(task.rows.spread, rng))
     run, seconds = Run(Adam(batch=batch), kernel, task.rows, rng, Progress()), []
     for _ in range(3):
@@ -416,11 +413,12 @@ def choose(trials: Sequence[Trial], task: Task, judges: dict[int, Judge], progre
     for any gain, since averaging seldom does harm, but to plain only for a gain of a standard error; take one trial in
     place of what there is only for a gain of two.
     """
-    rows = task.rows[held_out(judges)]
+    index = held_out(judges)
+    rows = task.rows[index]
     share = rows.weight / rows.weight.sum()
 
     def losses(members: Sequence[Trial]) -> torch.Tensor:
-        t = torch.stack([m.t for m in members]).mean(0)[held_out(judges)]
+        t = torch.stack([m.t for m in members]).mean(0)[index]
         return ((t - rows.Y) ** 2).sum(1)
 
     def gain(members: Sequence[Trial], option: Sequence[Trial], errors: float) -> float:

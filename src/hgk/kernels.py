@@ -219,19 +219,16 @@ class Sweep:
     """One kernel on one pair of row sets: the formulas above, for any tile of pairs.
 
     The rows are centred first, because ‖v x‖² + ‖v x'‖² - 2⟨v x, v x'⟩ cancels when they lie far from 0.
-    ``buffers`` can be shared by sweeps that are used one after the other.
     """
 
-    def __init__(
-        self, kernel: HierarchicalKernel, X: torch.Tensor, Z: torch.Tensor | None = None, buffers: Buffers | None = None
-    ):
+    def __init__(self, kernel: HierarchicalKernel, X: torch.Tensor, Z: torch.Tensor | None = None):
         self.architecture, self.W, self.gamma = kernel.architecture, kernel.W, kernel.gamma
         self.symmetric = Z is None
         centre = (X if Z is None else Z).mean(0)
         self.X = X - centre
         self.Z = self.X if Z is None else Z - centre
         self.edges = [w.tolist() for w in self.W[1 : self.architecture.depth]]
-        self.buffers = Buffers() if buffers is None else buffers
+        self.buffers = Buffers()
         self.kinds = kinds(self.architecture, self.W, self.X, self.Z, self.buffers)
         self.kind_of = {i: kind for kind in self.kinds for i in kind.nodes}
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import numpy as np
 import torch
@@ -188,16 +187,18 @@ def _add(solver: Nystrom, state: NystromState, machine: Machine, rows: Rows, pro
 # ------------------------------------------------------------------------------------------ averages
 
 
+def proportions(machines: Sequence[Machine]) -> list[float]:
+    """The machines' shares, scaled to sum to 1."""
+    total = sum(machine.share for machine in machines)
+    return [machine.share / total for machine in machines]
+
+
 def average(machines: Sequence[Machine], X: torch.Tensor, clip: float) -> torch.Tensor:
     """The clipped mean of the machines' functions."""
-    return _mean(machines, (machine(X) for machine in machines)).clamp(-clip, clip)
-
-
-def _mean(machines: Sequence[Machine], values: Iterable[torch.Tensor]) -> torch.Tensor:
-    """Weighted by the machines' shares; one value at a time."""
-    total = sum(machine.share for machine in machines)
-    parts = (machine.share / total * value for machine, value in zip(machines, values, strict=True))
-    return reduce(torch.add, parts)
+    t = X.new_zeros(len(X), machines[0].alpha.shape[1])
+    for share, machine in zip(proportions(machines), machines, strict=True):
+        t += share * machine(X)
+    return t.clamp(-clip, clip)
 
 
 def loo_average(
@@ -210,12 +211,11 @@ def loo_average(
     """f^(-i)(x_i) of the averaged function, and f^(-i)(x) at the rows ``X``; see ``Machine.leave_one_out``."""
     X = rows.X[:0] if X is None else X
     some = torch.arange(len(rows)) if some is None else some
-    total = sum(machine.share for machine in machines)
     own, elsewhere = torch.zeros_like(rows.Y[some]), rows.Y.new_zeros(rows.Y.shape[1], len(X), len(some))
-    for machine in machines:
+    for share, machine in zip(proportions(machines), machines, strict=True):
         mine, there = machine.leave_one_out(rows, X, some)
-        own += machine.share / total * mine
-        elsewhere += machine.share / total * there
+        own += share * mine
+        elsewhere += share * there
     return own.clamp(-clip, clip), elsewhere.clamp(-clip, clip)
 
 
