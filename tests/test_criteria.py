@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from cases import ARCHITECTURES, CRITERIA, random_kernel, random_rows
-from hgk.criteria import HoldOut, KFold, LeaveOneOut, MarginalLikelihood
+from hgk.criteria import HoldOut, KFold, LeaveOneOut, MarginalLikelihood, gram
 from reference import held_out_residuals, machine
 
 N = 24
@@ -86,3 +86,9 @@ def test_k_fold_with_single_rows_is_leave_one_out():
     other = KFold([torch.tensor([i]) for i in range(N)])(K, rows.Y, 0.01, rows.weight)
     assert one.value == pytest.approx(other.value)
     torch.testing.assert_close(one.dK, other.dK)
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 3), (24, 24), (128, 5), (300, 41)])
+def test_gram_is_the_product_with_the_transpose(n, m):
+    A = torch.randn(n, m, dtype=torch.float64, generator=torch.Generator().manual_seed(n))
+    torch.testing.assert_close(gram(A), A @ A.T, rtol=1e-12, atol=1e-12)

@@ -19,6 +19,7 @@ ORDER = [
     "architectures",
     "nodes",
     "kernels",
+    "pruning",
     "pairs",
     "progress",
     "solvers",
