@@ -20,6 +20,7 @@ from hgk.machines import (
 )
 from hgk.progress import Progress
 from hgk.solvers import Cholesky, Nystrom, Status
+from hgk.solvers.least_squares import MIXED, refined
 from hgk.solvers.nystrom import JITTER
 from reference import held_out_residuals, machine
 
@@ -266,3 +267,31 @@ def test_weighted_quantiles_are_those_of_repeated_values():
     for level in (0.1, 0.3, 0.5, 0.8):
         expected = weighted_quantile(repeated, torch.ones(8), level)
         assert float(weighted_quantile(values, weight, level)) == float(expected)
+
+
+@pytest.mark.parametrize("c", [1e-3, 0.1, 10.0])
+def test_a_factor_in_single_precision_gives_the_solution_in_double(c):
+    K, Y, _ = problem(n=300, outputs=3)
+    Y[:, 1] = 0.0  # nothing to do in this column
+    exact = torch.linalg.solve(K + c * torch.eye(300, dtype=torch.float64), Y)
+    torch.testing.assert_close(refined(K, c, Y), exact, rtol=1e-8, atol=1e-10)
+
+
+def test_the_refinement_says_when_single_precision_is_not_enough():
+    rows = random_rows(300)
+    K = KERNEL.with_gamma(100.0).matrix(rows.X)  # nearly constant: most eigenvalues are rounding
+    assert refined(K, 1e-12, rows.Y) is None
+    assert refined(K, 0.1, rows.Y) is not None
+    assert refined(K, 0.1, rows.Y, most=1) is None
+
+
+@pytest.mark.parametrize(("gamma", "lam"), [(1.0, 1e-6), (100.0, 1e-10)])
+def test_many_rows_solve_the_same_system(gamma, lam):
+    """In the second case the factor in single precision breaks down, and the one in double precision is taken."""
+    rows = random_rows(MIXED, weighted=True)
+    K, Y, s = KERNEL.with_gamma(gamma).matrix(rows.X), rows.Y, rows.weight
+    assert (refined(K, float(s.sum()) * lam, Y) is None) == (lam == 1e-10)
+    solved = Cholesky().solve(Cholesky().prepare(K, s), Y, lam)
+    c = float(s.sum()) * lam + solved.stats["ridge_added"]
+    residual = K @ solved.alpha + c * solved.alpha / s[:, None] - Y
+    assert float(residual.norm() / Y.norm()) < 1e-5

@@ -14,7 +14,8 @@ criterion that depends on K through α and G has
                         ∂J/∂K21 = e αᵀ,    ∂J/∂K11 = -½ (u αᵀ + α uᵀ),  u = G K12 e
     MarginalLikelihood  J = (1/2n) (yᵀ α + log det A),   ∂J/∂K = (1/2n) (G - α αᵀ), summed over outputs
 
-Several outputs share G; J is their sum. Factors and inverses are in double precision, whatever K is.
+Several outputs share G; J is their sum. Factors and α are in double precision, whatever K is; so is G, unless the
+criterion is asked for single precision, which is enough for a gradient (see :class:`LeaveOneOut`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Inverse:
-    """G, α and what they came from."""
+    """G, α and what they came from; G may be in single precision."""
 
     G: torch.Tensor
     alpha: torch.Tensor
@@ -52,7 +53,7 @@ class Inverse:
 
     def gradient(self, value: float, dalpha: torch.Tensor, GHG: torch.Tensor) -> Evaluation:
         """The formula above for ∂J/∂K, in the precision of ``GHG``; -½ (u αᵀ + α uᵀ) is one product."""
-        u, alpha = (self.G @ dalpha).to(GHG), self.alpha.to(GHG)
+        u, alpha = (self.G @ dalpha.to(self.G)).to(GHG), self.alpha.to(GHG)
         return self.evaluation(
             value, torch.addmm(GHG, torch.cat([u, alpha], 1), torch.cat([alpha, u], 1).T, beta=-1, alpha=-0.5)
         )
@@ -61,14 +62,12 @@ class Inverse:
         return Evaluation(value, dK, self.c * float((dK.diagonal().double() / self.s).sum()))
 
 
-def invert(K: torch.Tensor, Y: torch.Tensor, lam: float, s: torch.Tensor) -> Inverse:
-    """G = (K + nλ S⁻¹)⁻¹ by Cholesky's factorisation."""
-    dtype = K.dtype
-    K, Y, s = K.double(), Y.double(), s.double()
+def invert(K: torch.Tensor, Y: torch.Tensor, lam: float, s: torch.Tensor, dtype=torch.float64) -> Inverse:
+    """G = (K + nλ S⁻¹)⁻¹, in this precision, from Cholesky's factor in double precision."""
+    Y, s = Y.double(), s.double()
     c = float(s.sum()) * lam
-    L, _ = cholesky(K, c / s, dtype)
-    G = torch.cholesky_inverse(L)
-    return Inverse(G, G @ Y, Y, s, c)
+    L, _ = cholesky(K.double(), c / s, K.dtype)
+    return Inverse(torch.cholesky_inverse(L.to(dtype)), torch.cholesky_solve(Y, L), Y, s, c)
 
 
 def gram(A: torch.Tensor, strip: int = 128) -> torch.Tensor:
@@ -87,20 +86,25 @@ def gram(A: torch.Tensor, strip: int = 128) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class LeaveOneOut:
-    """The mean squared leave-one-out residual."""
+    """The mean squared leave-one-out residual.
 
-    product_dtype: torch.dtype = torch.float64
+    ``dtype`` is that of the inverse and of what is made of it. Single precision halves their time (1001 rows, one
+    core: 28 to 13 ms and 27 to 13 ms); against double precision, on batches of letter-recognition, covtype and
+    updrs-motor, the gradient in the weights changes by 10⁻⁶ to 2 · 10⁻³ of its size for nλ >= 0.01, and by at most
+    2 % down to nλ = 10⁻⁴: far less than from batch to batch.
+    """
+
+    dtype: torch.dtype = torch.float64
 
     def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: float, s: torch.Tensor) -> Evaluation:
-        inverse = invert(K, Y, lam, s)
+        inverse = invert(K, Y, lam, s, self.dtype)
         G, n, s = inverse.G, inverse.n, inverse.s[:, None]
-        diagonal = G.diagonal()[:, None]
+        diagonal = G.diagonal()[:, None].double()
         r = inverse.alpha / diagonal
         dalpha = 2 * s * r / (n * diagonal)
-        # H = -diag(h), so G H G = -(G √h)(G √h)ᵀ; single precision is enough for a gradient.
-        root = (2 * s * r**2 / (n * diagonal)).sum(1).sqrt()
-        half = (G * root).to(self.product_dtype)
-        return inverse.gradient(float((s * r**2).sum()) / n, dalpha, gram(half).neg_())
+        # H = -diag(h), so G H G = -(G √h)(G √h)ᵀ
+        root = (2 * s * r**2 / (n * diagonal)).sum(1).sqrt().to(G)
+        return inverse.gradient(float((s * r**2).sum()) / n, dalpha, gram(G * root).neg_())
 
 
 @dataclass(frozen=True)

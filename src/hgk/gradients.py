@@ -136,7 +136,7 @@ def usual_effort(n: int) -> Effort:
     """Without a budget. Few rows: few steps, before the criterion is overfitted."""
     if n < MANY:
         return Effort(9, int(np.interp(n, [100, 1000, MANY], [40, 80, 150])), 501)
-    return Effort(9, 60, 401, 30, 1001)
+    return Effort(9, 100, 401, 40, 1001)
 
 
 # What a budget may buy, in the order of cost; for fewer rows the steps are cut to twice the usual ones.
@@ -145,8 +145,7 @@ EFFORTS = [
     Effort(1, 60, 401),
     Effort(2, 60, 501),
     Effort(9, 60, 401, 20, 701),
-    Effort(9, 60, 401, 30, 1001),
-    Effort(9, 100, 401, 60, 1001),
+    Effort(9, 100, 401, 40, 1001),
     Effort(9, 120, 501, 120, 1001),
     Effort(9, 120, 701, 120, 1501),
     Effort(9, 200, 1001, 200, 2001),
@@ -328,11 +327,12 @@ def _one_run(candidate: Candidate, effort: Effort, task: Task, judge: Judge, rng
     if effort.more_steps:
         rounds.append(replace(rounds[0], steps=effort.more_steps, batch=effort.larger_batch, rate=0.2))
     for settings in rounds:
+        if settings is not rounds[0]:
+            kernel = pruned(kernel, part.X, 0.1 * candidate.pruning)
         run = Run(settings, kernel, part, rng, progress, watched=watched, clip=task.clip, lam=lam)
         kernel, lam = run.run(), run.lam
         criterion = run.recent if run.values else criterion  # stopped between the rounds
-    if candidate.pruning:
-        kernel = pruned(kernel, part.X, candidate.pruning)
+    kernel = pruned(kernel, part.X, candidate.pruning)
     return Judged(kernel, criterion, *judge(kernel, task), not progress.cut())
 
 

@@ -20,7 +20,9 @@ from hgk.kernels import HierarchicalKernel
 
 
 def pruned(kernel: HierarchicalKernel, X: torch.Tensor, tolerance: float) -> HierarchicalKernel:
-    """The kernel with as few weights as change log K by at most ``tolerance`` on any pair of the rows."""
+    """Without the weights whose loss changes log K by at most ``tolerance`` on any pair of the rows; 0 drops none."""
+    if not tolerance or kernel.architecture.tied:
+        return kernel
     tree, half = kernel.architecture, 0.5 * tolerance * kernel.gamma**2
     reach = (X.amax(0) - X.amin(0)).double().cpu()
     q = torch.tensor(tree.q, dtype=torch.float64)[:, None]
@@ -33,7 +35,7 @@ def pruned(kernel: HierarchicalKernel, X: torch.Tensor, tolerance: float) -> Hie
     columns[list(tree.oblique)] = False
     bounds = torch.where(columns, paths[:, None] * terms, torch.inf)
     keep &= ~_smallest(bounds.view(-1), half).view(bounds.shape)
-    return kernel if tree.tied else _restricted(kernel, keep)
+    return _restricted(kernel, keep)
 
 
 def _paths(kernel: HierarchicalKernel) -> torch.Tensor:

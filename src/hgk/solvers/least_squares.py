@@ -98,8 +98,25 @@ class CholeskyState:
     system: Symmetrised
 
 
+# From so many rows on a solution alone comes from a factor in single precision; below, a factor takes milliseconds.
+MIXED = 2000
+
+
 class Cholesky(LeastSquares):
-    """One Cholesky factor per λ, n³/3 operations."""
+    """One Cholesky factor per λ, n³/3 operations.
+
+    For α alone the factor may be in single precision, which takes half the time and memory: conjugate gradients in
+    double precision with it as preconditioner take 3 to 5 products to reach a residual of 10⁻¹² (as in LAPACK's
+    dsposv, which neither torch nor scipy offers). Where they do not, the factor is taken in double precision.
+    """
+
+    def solve(self, state: CholeskyState, Y: torch.Tensor, lam: float) -> Solution:
+        system = state.system
+        if len(system.K) >= MIXED and system.K.dtype == torch.float64:
+            beta = refined(system.K, system.n * check_lam(lam), system.root * Y)
+            if beta is not None:
+                return Solution(system.root * beta, Status.SOLVED, {"ridge_added": 0.0}, None)
+        return super().solve(state, Y, lam)
 
     def prepare(self, K: torch.Tensor, sample_weight: torch.Tensor | None = None) -> CholeskyState:
         return CholeskyState(symmetrise(K, sample_weight))
@@ -119,6 +136,35 @@ class Cholesky(LeastSquares):
             block=lambda B: whole()[B][:, B],
             ridge_added=ridge,
         )
+
+
+def refined(K: torch.Tensor, c: float, B: torch.Tensor, tolerance: float = 1e-12, most: int = 12):
+    """(K + cI)⁻¹ B to a relative residual of ``tolerance`` in every column, or None if that takes too long.
+
+    Conjugate gradients, one run per column, with the factor L Lᵀ of the matrix in single precision:
+
+        z = (L Lᵀ)⁻¹ r      p ← z + (rᵀz / previous rᵀz) p      a = rᵀz / pᵀ(K + cI)p
+        β ← β + a p         r ← r - a (K + cI) p
+    """
+    A = K.float()
+    A.diagonal().add_(c)
+    L, info = torch.linalg.cholesky_ex(A)
+    del A
+    if int(info):
+        return None
+    beta, r, p, before = torch.zeros_like(B), B.clone(), torch.zeros_like(B), torch.ones_like(B[:1])
+    goal = tolerance * B.norm(dim=0)
+    for _ in range(most):
+        if bool((r.norm(dim=0) <= goal).all()):
+            return beta
+        z = torch.cholesky_solve(r.float(), L).double()
+        now = (r * z).sum(0, keepdim=True)
+        p = z + torch.where(before > 0, now / before, 0.0) * p
+        Ap = torch.addmm(c * p, K, p)
+        curvature = (p * Ap).sum(0, keepdim=True)
+        a = torch.where(curvature > 0, now / curvature, 0.0)
+        beta, r, before = beta + a * p, r - a * Ap, now
+    return None
 
 
 def smallest_pivot(K: torch.Tensor, dtype: torch.dtype | None = None) -> float:
