@@ -218,8 +218,8 @@ def bench_table(
     rows: Rows, latex: Annotated[bool, typer.Option("--latex", help="LaTeX, not Markdown.")] = False
 ) -> None:
     """Print the table of mean errors."""
-    tables = importlib.import_module("hgk.bench.tables")
     found = _results(rows)
+    tables = importlib.import_module("hgk.bench.tables")
     typer.echo(tables.table_latex(found) if latex else tables.table_markdown(found))
 
 
@@ -228,7 +228,8 @@ def bench_figures(
     rows: Rows, out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("figures")
 ) -> None:
     """Draw the paper's figures."""
-    importlib.import_module("hgk.bench.figures").write_figures(_results(rows), out)
+    found = _results(rows)
+    importlib.import_module("hgk.bench.figures").write_figures(found, out)
     console.print(f"figures in {out}", markup=False)
 
 
@@ -237,7 +238,8 @@ def bench_page(
     rows: Rows, out: Annotated[Path, typer.Option(help="The file to write.")] = Path("results.html")
 ) -> None:
     """Write one page with tables and figures."""
-    importlib.import_module("hgk.bench.page").write_page(_results(rows), out)
+    found = _results(rows)
+    importlib.import_module("hgk.bench.page").write_page(found, out)
     console.print(f"page in {out}", markup=False)
 
 

@@ -5,9 +5,9 @@ any has its second. Each is done in a process of its own: one of ``jobs`` worker
 loky), or of a Dask cluster. The process that started them claims a run, waits for its row and stores it; whatever
 goes wrong within a run is a row, too.
 
-When a worker on this machine dies, all runs under way are lost with the pool. They are done again one at a time; the
-one that kills its worker then is the culprit, and gets a row that says so. Dask does the like by itself: a run is
-moved to other workers and given up after as many deaths as the scheduler allows (three, unless configured).
+When a worker on this machine dies, all runs under way are lost with the pool; when one of a cluster dies, Dask moves
+its runs to others, and gives up those that were there at too many deaths. Either way they are done again one at a
+time, and the run that then kills its worker alone gets a row that says so.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PATIENCE = 10.0
 # Seconds that a cluster may be without workers.
 WITHOUT_WORKERS = 60.0
 GONE = "The Dask scheduler went away; start it again, and the same command goes on."
-DIED = "the worker process died twice in this run; the system may have killed it for want of memory"
+DIED = "the worker process died each time this run was tried; the system may have killed it for want of memory"
 
 
 class RunnerError(Exception):
@@ -188,7 +188,6 @@ class Workers(ABC):
     """Takes runs, and gives back rows; ``local`` workers see the files that the runner sees."""
 
     local = True
-    certain = False  # is the run to blame for a death that is reported?
 
     @property
     @abstractmethod
@@ -230,7 +229,7 @@ class Processes(Workers):
             self.jobs,
             timeout=3600,
             env=dict.fromkeys(limits, str(self.threads)),
-            initializer=_end_with,
+            initializer=_begin,
             initargs=(os.getpid(),),
         )
 
@@ -250,22 +249,27 @@ class Processes(Workers):
         self._pool().shutdown(wait=True, kill_workers=True)
 
 
-def _end_with(parent: int) -> None:
-    """End this worker when the process that started it is gone, however that ended; Ctrl-C is for that one alone."""
+def _begin(parent: int) -> None:
+    """What a worker does first: it ends with its parent, leaves Ctrl-C to it, and keeps the methods' chatter in."""
     os.setpgrp()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    if not os.environ.get("HGK_DEBUG"):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
 
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+def _end_with(parent: int) -> None:
+    """End this process when the one that started it is gone, however that ended."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
 
 
 class Cluster(Workers):
     """A Dask cluster, by its scheduler's address."""
 
-    local, certain = False, True
+    local = False
 
     def __init__(self, address: str):
         try:
@@ -436,7 +440,7 @@ class _Loop:
     def _take(self, future: Any, waiting: deque[Run]) -> None:
         row, run = self.workers.result(future), self.under_way.pop(future)
         suspect, self.alone = self.alone is run, None
-        if row is None and not (suspect or self.workers.certain):
+        if row is None and not suspect:
             self.suspects.append(run)
         else:
             self._finish(run, row or failed(run, DIED), waiting)
