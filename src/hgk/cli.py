@@ -93,15 +93,20 @@ def bench_run(
     quick = preset is Preset.quick
     sources = _sources(sets, data, file, target, quick)
     names = _methods(methods)
-    _check_device(device)
+    if scheduler is None:  # workers elsewhere have devices of their own
+        _check_device(device)
     threads = threads or (1 if scheduler else max(1, _cores() // jobs))
     effort = Effort(threads, device, quick)
     runs = runner.plan(sources, names, range(splits or (2 if quick else 30)), effort)
     rows = store.Store(out)
     _tell_damages(out, rows.damages())
-    runner.check_preset(rows, runs)
     workers = runner.Cluster(scheduler) if scheduler else runner.Processes(jobs, threads)
-    _finish(_watched(runs, rows, workers, retry_failed), runs, rows)
+    try:
+        summary = _watched(runs, rows, workers, retry_failed)
+    except KeyboardInterrupt:
+        console.print("stopped; the same command goes on where this one was")
+        raise typer.Exit(130) from None
+    _finish(summary, runs, rows)
 
 
 def _sources(sets, data, file, target, quick) -> list[runner.Source]:

@@ -13,6 +13,7 @@ time, and the run that then kills its worker alone gets a row that says so.
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import platform
 import socket
@@ -276,6 +277,9 @@ class Cluster(Workers):
             self.dask = importlib.import_module("distributed")
         except ImportError:
             raise RunnerError("A Dask cluster needs the package distributed; pip install 'hgk[dask]'.") from None
+        if not os.environ.get("HGK_DEBUG"):
+            logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)  # what matters is said by our own errors
+            logging.getLogger("distributed.client").setLevel(logging.CRITICAL + 1)
         try:
             self.client = self.dask.Client(address, timeout=PATIENCE)
         except (OSError, ValueError, TimeoutError) as error:
