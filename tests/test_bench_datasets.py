@@ -203,12 +203,13 @@ def test_a_download_is_checked_cached_and_not_repeated(monkeypatch):
     assert datasets.present("letter-recognition") is None
 
 
-def test_a_file_of_the_folder_goes_before_the_download_and_the_argument_before_the_environment(monkeypatch, tmp_path):
+def test_the_argument_goes_before_the_environment_and_that_before_the_cache(monkeypatch, tmp_path):
     small(monkeypatch, "cycle-power-plant", 5)
-    for number, folder in enumerate(["argument", "environment"]):
+    for number, folder in enumerate(["argument", "environment", datasets.cache()]):
         table = pd.DataFrame(np.arange(20.0).reshape(5, 4) + number).rename(columns=str)
-        (tmp_path / folder).mkdir()
+        (tmp_path / folder).mkdir(parents=True)
         table.assign(target=range(5)).to_parquet(tmp_path / folder / "cycle-power-plant.parquet")
+    assert datasets.load("cycle-power-plant").X.iloc[0, 0] == 2
     monkeypatch.setenv("HGK_DATA_HOME", str(tmp_path / "environment"))
     assert datasets.load("cycle-power-plant").X.iloc[0, 0] == 1
     assert datasets.load("cycle-power-plant", tmp_path / "argument").X.iloc[0, 0] == 0

@@ -78,7 +78,8 @@ def odd(tmp_path, monkeypatch):
     (folder / "odd.py").write_text(ODD)
     monkeypatch.setenv("HGK_BENCH_METHODS", str(folder))
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
-    return folder
+    yield folder
+    (folder / "open").touch()  # whatever a failed test left waiting goes on, and ends
 
 
 def quick(methods, splits=1, sets=("diabetes",)):
@@ -186,6 +187,7 @@ def test_failures_and_deaths_are_rows_and_the_others_go_on(odd, tmp_path):
 def test_a_set_that_cannot_be_had_is_a_failed_row_at_once(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("HGK_DATA_HOME", raising=False)
+    monkeypatch.setattr(Processes, "submit", lambda self, run: pytest.fail("a worker was asked"))
     store = Store(tmp_path / "rows.jsonl")
     summary = run_all(quick(["SVM", "RF"], sets=["thyroid-ann"]), store, Processes(1, 1))
     assert summary.failed == 2
@@ -212,13 +214,18 @@ def test_two_runners_share_the_work_and_kill_9_of_one_loses_the_run_it_had_under
         wait_for(lambda: begun.read_text().count("\n") == 4)
         first.send_signal(signal.SIGKILL)
         first.wait()
-        wait_for(lambda: gone(before[0]["chosen"]["pid"]))  # its worker ends with it
-        (odd / "open").touch()
+        try:
+            wait_for(lambda: gone(before[0]["chosen"]["pid"]))  # its worker ends with it
+        finally:
+            (odd / "open").touch()
 
     helper = threading.Thread(target=kill_and_open)
     helper.start()
-    summary = run_all(quick(["Gate"], splits=6), Store(out), Processes(1, 1))
-    helper.join()
+    try:
+        summary = run_all(quick(["Gate"], splits=6), Store(out), Processes(1, 1))
+    finally:
+        helper.join()
+        first.kill()
     assert summary == runner.Summary(ok=4)
     rows, damages = read(out)
     assert damages == []
