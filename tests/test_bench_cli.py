@@ -101,6 +101,16 @@ def test_a_run_is_resumed_and_failures_are_remembered(call, tmp_path):
     assert [(r["n_train"], r["n_test"]) for r in rows[1:]] == [(20, 10), (20, 10)]
 
 
+def test_a_fault_of_our_own_is_a_sentence_too_unless_debug_asks_for_the_traceback(call, tmp_path, monkeypatch):
+    monkeypatch.setattr(cli.store, "read", lambda path: 1 / 0)
+    monkeypatch.setenv("HGK_DEBUG", "")
+    (tmp_path / "rows.jsonl").touch()
+    code, _, err = call("bench", "table", tmp_path / "rows.jsonl")
+    assert (code, err) == (2, "hgk: division by zero (ZeroDivisionError); `hgk --debug …` shows where.\n")
+    with pytest.raises(ZeroDivisionError):
+        call("--debug", "bench", "table", tmp_path / "rows.jsonl")
+
+
 def test_without_its_packages_the_command_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "typer", None)
     monkeypatch.delitem(sys.modules, "hgk.cli")

@@ -33,11 +33,12 @@ app.add_typer(bench, name="bench")
 
 console, errors = Console(highlight=False), Console(stderr=True, highlight=False)
 
-EXPECTED = (datasets.DataError, runner.RunnerError, store.StoreError, OSError)
-
 
 class Unusable(Exception):
     """What was asked for cannot be done; the message is one sentence."""
+
+
+EXPECTED = (Unusable, datasets.DataError, runner.RunnerError, store.StoreError, OSError)
 
 
 class Preset(StrEnum):
@@ -61,10 +62,11 @@ def run() -> None:
     """The entry point: errors that are expected end in one sentence."""
     try:
         app()
-    except (Unusable, *EXPECTED) as error:
+    except Exception as error:
         if os.environ.get("HGK_DEBUG"):
             raise
-        sys.stderr.write(f"hgk: {error}\n")
+        fault = "" if isinstance(error, EXPECTED) else f" ({type(error).__name__}); `hgk --debug …` shows where."
+        sys.stderr.write(f"hgk: {error}{fault}\n")
         sys.exit(2)
 
 
