@@ -33,8 +33,11 @@ ORDER = [
     "plans",
     "adapters",
     "estimators",
+    "bench",
+    "cli",
+    "__main__",
 ]
-SCIKIT_LEARN = {"adapters", "estimators"}
+SCIKIT_LEARN = {"adapters", "estimators", "bench"}
 
 
 def module(path):
