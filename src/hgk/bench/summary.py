@@ -247,7 +247,7 @@ def _failure(row: Row) -> str | None:
     if status != "ok":
         reason = str(row.get("reason") or "no reason recorded")
         return reason if status == "failed" else f"status {status!r}: {reason}"
-    mse = row.get("mse")
+    mse: Any = row.get("mse")
     return None if _number(mse) and mse >= 0 else f"damaged row: status 'ok', mse {mse!r}"
 
 
