@@ -12,6 +12,7 @@ at 10 % the table gives Ours 4, RF 6, DNN 11, the caption says 4, 5, 9.
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
@@ -22,13 +23,13 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from hgk.bench import published
 from hgk.bench.palette import Look, looks
-from hgk.bench.summary import Row, Summary, gain, lag, summarise
+from hgk.bench.summary import Row, Summary, baseline, gain, lag, summarise
 from hgk.bench.tables import p_text, seconds_text
 
 PAPERS_THREE = ("Ours (paper)", "RF", "DNN")
 X = np.linspace(0, 0.5, 501)
 INK, GRID = "#222222", "#dddddd"
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -39,14 +40,6 @@ STYLE = {
     "svg.fonttype": "none",
 }
 Counts = Callable[[np.ndarray, np.ndarray], np.ndarray]
-
-
-def baseline(summary: Summary) -> tuple[str, dict[str, float]]:
-    """What errors are divided by: the name for the axis, and the error by set."""
-    if "SVM" in summary.methods:
-        own = {s: summary.cells[s, "SVM"] for s in summary.sets}
-        return "SVM", {s: cell.mean for s, cell in own.items() if cell.n}
-    return "the paper's SVM", {s: published.ERRORS[s]["SVM"].mean for s in summary.sets if s in published.ERRORS}
 
 
 def _marker(look: Look, size: float = 6.5) -> dict:

@@ -366,3 +366,11 @@ def summarise(rows: Iterable[Row]) -> Summary:
         damaged=tuple(f"row {i}: {why}" for i, why in enumerate(reasons, 1) if why),
         superseded=len(placed) - len(last),
     )
+
+
+def baseline(summary: Summary) -> tuple[str, dict[str, float]]:
+    """What errors are divided by: the name for the axis, and the error by set."""
+    if "SVM" in summary.methods:
+        own = {s: summary.cells[s, "SVM"] for s in summary.sets}
+        return "SVM", {s: cell.mean for s, cell in own.items() if cell.n}
+    return "the paper's SVM", {s: published.ERRORS[s]["SVM"].mean for s in summary.sets if s in published.ERRORS}
