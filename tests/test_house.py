@@ -32,6 +32,7 @@ ORDER = [
     "plans",
     "adapters",
     "estimators",
+    "bench",
 ]
 SCIKIT_LEARN = {"adapters", "estimators"}
 

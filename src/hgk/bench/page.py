@@ -20,6 +20,7 @@ from hgk.bench.published import BEST, SECOND
 from hgk.bench.summary import Cell, Row, Summary, baseline, plural, summarise
 from hgk.bench.tables import (
     MARKS_RULE,
+    MISSING_HEAD,
     RANKS_RULE,
     TIMES_HEAD,
     columns,
@@ -83,15 +84,18 @@ def _size_cell(text: str) -> str:
 
 def _errors_table(summary: Summary) -> str:
     heads = columns(summary)
-    head = [_th("set", ""), _th("training rows"), _th("test rows")]
-    head += [_th(f"paper: {m}", "number published") if is_published else _th(m) for m, is_published in heads]
+    head = [
+        _th("set", ""),
+        *(_th(f"paper: {m}", "number published") if is_published else _th(m) for m, is_published in heads),
+    ]
+    head += [_th("training rows"), _th("test rows")]
 
     def line(s: str) -> list[str]:
         found = [
             _published_cell(s, m) if is_published else _error_cell(summary.cells[s, m], summary.marks.get((s, m), 0))
             for m, is_published in heads
         ]
-        return [_row_head(s), *map(_size_cell, summary.sizes[s]), *found]
+        return [_row_head(s), *found, *map(_size_cell, summary.sizes[s])]
 
     return _table("Mean squared errors by set and method", head, map(line, summary.sets))
 
@@ -104,7 +108,7 @@ def _plain_table(caption: str, head: Sequence[str], body: Iterable[Sequence[str]
         if i == 0:
             return _row_head(text)
         value = text.replace(",", "").replace("–", "") if i in numbers else text
-        return _td(escape(text), value or None, "number" if i in numbers else "wrap" if len(text) > 30 else "")
+        return _td(escape(text), value or None, "number" if i in numbers else "wrap" if len(text) > 30 else "line")
 
     return _table(caption, names, [[cell(i, text) for i, text in enumerate(line)] for line in body])
 
@@ -142,7 +146,7 @@ def _figures_section() -> str:
     )
     return f"""<h2>Figures</h2>
 <fieldset class="controls" id="choice">
-<legend>Methods in these three figures; gain and lag are among them</legend></fieldset>
+<legend>Methods compared</legend></fieldset>
 <div class="figures">{drawn}</div>"""
 
 
@@ -156,21 +160,21 @@ def _ranks_section(summary: Summary) -> str:
 def _seconds_section(summary: Summary) -> str:
     body = [times_row(m, summary.times[m]) for m in summary.methods]
     return f"""<h2>Seconds</h2><figure id="seconds"><h3>Seconds of training</h3>
-<figcaption>Machines and threads are in the table; the paper's seconds are of its own machines.</figcaption></figure>
+<figcaption>A point per set; the bar is the median of all runs. Machines and threads are in the table; the paper's
+seconds are of its own machines.</figcaption></figure>
 {_plain_table("Seconds by method", TIMES_HEAD, body, numbers=(1, 2, 4))}"""
 
 
 def _failures_section(summary: Summary) -> str:
     failed = [(s, m, str(split), why) for s, m, split, why in failures(summary)]
     gaps = missing(summary)
-    parts = ["<h2>Failed and missing runs</h2>"]
-    parts += [_plain_table("Failed runs", ["set", "method", "split", "reason"], failed, numbers=(2,))] if failed else []
-    parts += (
-        ["<h3>Missing</h3>" if failed else "", _plain_table("Missing runs", ["method", "splits", "sets"], gaps)]
-        if gaps
-        else []
-    )
-    return "\n".join(parts if failed or gaps else [*parts, "<p>None.</p>"])
+    parts = ["<h2>Failed runs</h2>"]
+    parts += [
+        _plain_table("Failed runs", ["set", "method", "split", "reason"], failed, (2,)) if failed else "<p>None.</p>"
+    ]
+    parts += ["<h2>Missing runs</h2>", '<p class="soft">Runs that some other method has on the same set and split.</p>']
+    parts += [_plain_table("Missing runs", MISSING_HEAD, gaps, (1,)) if gaps else "<p>None.</p>"]
+    return "\n".join(parts)
 
 
 def _versions_section(summary: Summary) -> str:

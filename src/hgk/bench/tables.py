@@ -5,6 +5,7 @@ where there are any. Bold is best, italics second best, by the rule of :mod:`hgk
 the marks the paper gave them. Every table states its rule and formulas underneath.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from statistics import median
 
@@ -12,13 +13,14 @@ from hgk.bench import published
 from hgk.bench.published import BEST, SECOND
 from hgk.bench.summary import SPLITS_FOR_A_TEST, Cell, Row, Summary, Times, plural, summarise
 
-COLUMNS_OF_A_LATEX_TABLE = 5
+COLUMNS_OF_A_LATEX_TABLE = 4
 
 MARKS_RULE = (
     "Bold: the smallest mean, and all that are not significantly worse (paired t-test over common splits, two-sided, "
     "5 %). Italics: if one is best alone, the smallest of the others, and all that are not significantly worse than "
-    "that one. In brackets the number of splits. The paper's columns have the paper's marks (30 splits each)."
+    "that one. The paper's columns have the paper's marks (30 splits each)."
 )
+BRACKETS = "In brackets the number of splits."
 RANKS_RULE = (
     "Friedman: χ² = (k - 1) N² Σ (R - (k + 1)/2)² / Σ (r - (k + 1)/2)² for N sets, k methods, ranks r, average ranks "
     "R. Nemenyi: two methods differ at 5 % if their average ranks differ by more than CD = q √(k (k + 1)/(6 N))."
@@ -36,7 +38,7 @@ def columns(summary: Summary) -> list[tuple[str, bool]]:
 
 
 def error_text(mean: float, sd: float) -> str:
-    return f"{mean:.5f}" if sd != sd else f"{mean:.5f} ± {sd:.5f}"
+    return f"{mean:.5f}" if math.isnan(sd) else f"{mean:.5f} ± {sd:.5f}"
 
 
 def counts_text(cell: Cell) -> str:
@@ -92,13 +94,17 @@ def failures(summary: Summary) -> list[tuple[str, str, int, str]]:
 
 
 def missing(summary: Summary) -> list[tuple[str, str, str]]:
-    """(method, splits, sets) of runs that other methods have."""
-    found: dict[tuple[str, str], list[str]] = {}
+    """(method, number, splits and their sets) of runs that other methods have."""
+    found = []
     for m in summary.methods:
+        by_splits: dict[tuple[int, ...], list[str]] = {}
         for s in summary.sets:
-            if splits := summary.cells[s, m].missing:
-                found.setdefault((m, ", ".join(map(str, splits))), []).append(s)
-    return [(m, splits, ", ".join(sets)) for (m, splits), sets in found.items()]
+            by_splits.setdefault(summary.cells[s, m].missing, []).append(s)
+        parts = [f"{', '.join(map(str, splits))} of {', '.join(sets)}" for splits, sets in by_splits.items() if splits]
+        if parts:
+            number = sum(len(splits) * len(sets) for splits, sets in by_splits.items())
+            found.append((m, str(number), "; ".join(parts)))
+    return found
 
 
 def times_row(method: str, times: Times) -> list[str]:
@@ -109,6 +115,7 @@ def times_row(method: str, times: Times) -> list[str]:
     return [method, str(len(times.seconds)), middle, span, predict, published_seconds(method), "; ".join(times.where)]
 
 
+MISSING_HEAD = ["method", "runs", "splits"]
 TIMES_HEAD = ["method", "runs", "median s", "from, to", "predict, median s", "paper, s", "where"]
 
 
@@ -168,7 +175,7 @@ def _markdown_failures(summary: Summary) -> list[str]:
         lines += ["## Failed runs", "", *_markdown_table(["set", "method", "split", "reason"], body), ""]
     if gaps := missing(summary):
         body = [[_markdown(x) for x in gap] for gap in gaps]
-        lines += ["## Missing runs", "", *_markdown_table(["method", "splits", "sets"], body), ""]
+        lines += ["## Missing runs", "", *_markdown_table(MISSING_HEAD, body), ""]
     return lines
 
 
@@ -190,7 +197,7 @@ def table_markdown(rows: Iterable[Row]) -> str:
     lines = [
         *_markdown_table(head, body),
         "",
-        MARKS_RULE,
+        f"{MARKS_RULE} {BRACKETS}",
         "",
         *(f"- {_markdown(note)}" for note in notes(summary)),
         "",
@@ -229,18 +236,27 @@ def _latex_emphasis(text: str, mark: int) -> str:
     return {BEST: rf"\textbf{{{text}}}", SECOND: rf"\textit{{{text}}}"}.get(mark, text)
 
 
+def _latex_number(x: float) -> str:
+    """As the paper prints it: five digits, no zero before the point."""
+    return f"{x:.5f}".removeprefix("0")
+
+
+def _latex_error(mean: float, sd: float, mark: int) -> str:
+    spread = "" if math.isnan(sd) else rf"$\pm${_latex_number(sd)}"
+    return _latex_emphasis(_latex_number(mean), mark) + spread
+
+
 def _latex_cell(summary: Summary, name: str, method: str, is_published: bool) -> str:
     if is_published:
         if name not in published.ERRORS:
             return "--"
         error = published.ERRORS[name][method]
-        return rf"{_latex_emphasis(f'{error.mean:.5f}', error.mark)} $\pm$ {error.sd:.5f}"
+        return _latex_error(error.mean, error.sd, error.mark)
     cell = summary.cells[name, method]
-    if not cell.n:
-        return _latex(_empty(cell))
-    mean = _latex_emphasis(f"{cell.mean:.5f}", summary.marks.get((name, method), 0))
-    sd = "" if cell.n == 1 else rf" $\pm$ {cell.sd:.5f}"
-    return f"{mean}{sd} ({_latex(counts_text(cell))})"
+    expected = cell.n + len(cell.failed) + len(cell.missing)
+    counts = f" ({cell.n})" if cell.n == expected else f" ({cell.n}/{expected})"
+    error_or_dash = _latex_error(cell.mean, cell.sd, summary.marks.get((name, method), 0)) if cell.n else "--"
+    return error_or_dash + (counts if expected else "")
 
 
 def _latex_rank(summary: Summary, method: str, is_published: bool) -> str:
@@ -259,20 +275,26 @@ def _latex_tabular(summary: Summary, heads: Sequence[tuple[str, bool]]) -> list[
 
 
 def table_latex(rows: Iterable[Row]) -> str:
-    """The table of errors in LaTeX, without packages: a ``table*`` of tabulars of a few methods each.
+    """The table of errors in LaTeX, without packages: one ``table`` for every few methods.
 
     Examples
     --------
     >>> from hgk.bench.tables import table_latex
     >>> row = dict(set="magic", split=0, method="RF", status="ok", mse=0.375, seconds=2.0)
-    >>> [line for line in table_latex([row]).splitlines() if line.startswith("magic")][0][:28]
-    'magic & \\\\textbf{0.37500} (1)'
+    >>> [line for line in table_latex([row]).splitlines() if line.startswith("magic")][0][:27]
+    'magic & \\\\textbf{.37500} (1)'
     """
     summary = summarise(rows)
     heads = columns(summary)
     blocks = [heads[i : i + COLUMNS_OF_A_LATEX_TABLE] for i in range(0, len(heads), COLUMNS_OF_A_LATEX_TABLE)]
-    lost = [f"{plural(len(failures(summary)), 'run')} failed."] if failures(summary) else []
-    caption = " ".join([MARKS_RULE, ranks_note(summary), *notes(summary), *lost])
-    tabulars = [line for block in blocks for line in [*_latex_tabular(summary, block), r"\par\medskip"]]
-    lines = [r"\begin{table*}", r"\centering\scriptsize", *tabulars, rf"\caption{{{_latex(caption)}}}", r"\end{table*}"]
+    gaps = sum(len(cell.missing) for cell in summary.cells.values())
+    lost = f"{plural(len(failures(summary)), 'run')} failed, {plural(gaps, 'run')} missing."
+    brackets = f"{BRACKETS[:-1]}, or of those that ran among those there should be; {lost}"
+    full = " ".join([MARKS_RULE, brackets, ranks_note(summary), *notes(summary)])
+    lines: list[str] = []
+    for i, block in enumerate(blocks):
+        caption = _latex(full if i == 0 else "Continued.")
+        # In narrow pages a table may be somewhat wider than the text: it stays centred.
+        lines += [r"\begin{table}", r"\scriptsize\setlength{\tabcolsep}{2pt}\makebox[\linewidth][c]{%"]
+        lines += [*_latex_tabular(summary, block), rf"}}\caption{{{caption}}}", r"\end{table}"]
     return "\n".join(lines) + "\n"
