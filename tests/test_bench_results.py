@@ -259,6 +259,14 @@ def test_nothing_is_dropped_in_silence(troubled):
     assert "(6/7)" in table_latex(troubled)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_result_counts_more_than_a_failure_and_the_later_of_two_results(first):
+    again = [failed("magic", 0, "RF", "no"), row("magic", 0, "RF", 0.3)]
+    summary = summarise([row("magic", 0, "RF", 0.2), again[first], again[1 - first]])
+    assert summary.cells["magic", "RF"].errors == {0: 0.3}
+    assert summary.superseded == 2
+
+
 def test_an_unknown_status_is_a_failed_run():
     (cell,) = [c for c in summarise([row("magic", 0, "RF", 0.3, status="late")]).cells.values() if c.failed]
     assert cell.failed == {0: "status 'late': no reason recorded"}
@@ -334,7 +342,7 @@ def test_figures_are_written_and_name_what_they_show(tmp_path):
 
 
 def test_the_same_rows_give_the_same_figures(tmp_path):
-    rows = made_up(["SVM", "RF", "DNN"], splits=2)
+    rows = made_up(["SVM", "RF"], splits=2)
     for folder in ("one", "two"):
         write_figures(rows, tmp_path / folder)
     for path in (tmp_path / "one").iterdir():
@@ -345,6 +353,8 @@ def test_figures_of_little_and_of_hostile_text(tmp_path, troubled):
     assert write_figures([], tmp_path) == []
     assert write_figures(troubled, tmp_path)
     assert write_figures([failed("magic", 0, "RF", "no")], tmp_path) == []
+    zeros = [row(s, 0, m, 0.0, seconds=0.0) for s in ("magic", "higgs") for m in ("SVM", "RF", r"$\frac$ & $x$")]
+    assert write_figures(zeros, tmp_path)
 
 
 # The page
@@ -527,6 +537,7 @@ def test_hostile_damaged_and_empty_rows_are_shown_without_harm(browser, shown, t
     ask = shown(troubled)
     assert HOSTILE in ask("document.body.innerText")
     assert ask("document.querySelectorAll('script').length") == 2
-    for rows in ([], [failed("magic", 0, "RF", "no")], earlier_recording()):
+    zeros = [row(s, 0, m, 0.0, seconds=0.0) for s in ("magic", "higgs") for m in ("SVM", "RF")]
+    for rows in ([], [failed("magic", 0, "RF", "no")], zeros, earlier_recording()):
         ask = shown(rows)
         assert ask("document.querySelector('table').tBodies[0].rows.length") == 15

@@ -38,6 +38,7 @@ STYLE: dict[Any, Any] = {
     "text.color": INK,
     "svg.hashsalt": "hgk",  # the same rows give the same file
     "svg.fonttype": "none",
+    "text.parse_math": False,  # names are not formulas
 }
 Counts = Callable[[np.ndarray, np.ndarray], np.ndarray]
 

@@ -43,9 +43,9 @@ ORDER = (
     "SVM",
     "HKL",
     "Ours (paper)",
-    "Ours (default)",
     "RF",
     "DNN",
+    "Ours (default)",
     "LightGBM",
     "CatBoost",
     "XGBoost",
@@ -55,6 +55,7 @@ ORDER = (
 LEVEL = 0.05
 SPLITS_FOR_A_TEST = 5
 Key = tuple[str, str]  # set, method
+Run = tuple[str, str, int]  # set, method, split
 Row = Mapping[str, Any]
 
 
@@ -267,7 +268,17 @@ def _cell(by_split: Mapping[int, Row], splits: set[int]) -> Cell:
     )
 
 
-def _cells(last: Mapping[tuple[str, str, int], Row], sets: Sequence[str], methods: Sequence[str]) -> dict[Key, Cell]:
+def _last(rows: Sequence[Row]) -> dict[Run, Row]:
+    """The row that counts for each run."""
+    found: dict[Run, Row] = {}
+    for row in rows:
+        run = row["set"], row["method"], row["split"]
+        if run not in found or _failure(row) is None or _failure(found[run]) is not None:
+            found[run] = row
+    return found
+
+
+def _cells(last: Mapping[Run, Row], sets: Sequence[str], methods: Sequence[str]) -> dict[Key, Cell]:
     by_split: dict[Key, dict[int, Row]] = {(s, m): {} for s in sets for m in methods}
     for (s, m, split), row in last.items():
         by_split[s, m][split] = row
@@ -333,9 +344,9 @@ def _ranks(sets: Sequence[str], methods: Sequence[str], cells: Mapping[Key, Cell
 def summarise(rows: Iterable[Row]) -> Summary:
     """All that is shown of the rows of a store.
 
-    Of several rows for one set, split and method the last counts; ``superseded`` says how many did not. A row that
-    cannot be placed is named in ``damaged``; one that can, but holds no result, is a failed run. A run is missing if
-    another method has a row for the same set and split.
+    Of several rows for one set, split and method one with a result counts more than one without, then the later one;
+    ``superseded`` says how many do not count. A row that cannot be placed is named in ``damaged``; one that can, but
+    holds no result, is a failed run. A run is missing if another method has a row for the same set and split.
 
     Examples
     --------
@@ -348,7 +359,7 @@ def summarise(rows: Iterable[Row]) -> Summary:
     rows = list(rows)
     reasons = [_misplaced(row) for row in rows]
     placed = [row for row, why in zip(rows, reasons, strict=True) if why is None]
-    last = {(row["set"], row["method"], row["split"]): row for row in placed}
+    last = _last(placed)
     sets = _known_first([*published.SETS, *(s for s, _, _ in last)], published.SETS)
     methods = _known_first((m for _, m, _ in last), ORDER)
     cells = _cells(last, sets, methods)
