@@ -4,6 +4,8 @@
     protocol   splits, scaling to [-1, 1], the error
     methods/   one small file per method
     store      one line per finished run, durable
+    published  the paper's own numbers
+    summary    means, paired tests and ranks of recorded runs; shown by tables, figures and page
     runner     which runs are missing; processes on this machine, or a Dask cluster
 
 See docs/bench.md, and ``hgk bench --help``.
