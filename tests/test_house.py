@@ -32,8 +32,9 @@ ORDER = [
     "plans",
     "adapters",
     "estimators",
+    "bench",
 ]
-SCIKIT_LEARN = {"adapters", "estimators"}
+SCIKIT_LEARN = {"adapters", "estimators", "bench"}
 
 
 def module(path):

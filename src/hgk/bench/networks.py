@@ -28,7 +28,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from functools import cached_property
+from itertools import accumulate, pairwise
 from numbers import Integral
 
 import numpy as np
@@ -38,6 +39,7 @@ from hgk.arrays import blocks, tensor
 from hgk.optimisers.adam import one_cycle
 
 Widths = tuple[int, ...]
+Layers = list[tuple[torch.Tensor, torch.Tensor]]  # W_l and b_l: networks × inputs × outputs, networks × 1 × outputs
 
 # Fifteen candidates: one to five layers of 100, 300 or 1000 units.
 ARCHITECTURES: tuple[Widths, ...] = tuple((width,) * depth for depth in range(1, 6) for width in (100, 300, 1000))
@@ -55,7 +57,7 @@ class Schedule:
     Parameters
     ----------
     epochs, batch : int
-        Passes over the training rows at most, and rows per step.
+        Passes over the training rows at most, and rows per step (at most a twentieth of the training rows).
     rate : float
         Peak of Adam's one-cycle rate: a rise over the first steps, then a cosine to 0.
     patience : int
@@ -64,7 +66,7 @@ class Schedule:
 
     epochs: int = 100
     batch: int = 128
-    rate: float = 1e-3
+    rate: float = 3e-3
     patience: int = 30
 
     def __post_init__(self) -> None:
@@ -86,8 +88,8 @@ class Stack:
     Examples
     --------
     >>> stack = Stack((2, 3, 1))
-    >>> theta = torch.ones(4, stack.entries)
-    >>> stack.forward(theta, torch.ones(4, 5, 2))[-1][0, :, 0]  # 3 (2 + 1) + 1
+    >>> layers = stack.layers(torch.ones(4, stack.entries))  # four networks, all weights 1
+    >>> forward(layers, torch.ones(4, 5, 2))[-1][0, :, 0]  # 3 (2 + 1) + 1
     tensor([10., 10., 10., 10., 10.])
     """
 
@@ -98,53 +100,31 @@ class Stack:
         """The smallest that has room for these architectures, all of one depth."""
         return cls((d, *(max(layer) for layer in zip(*architectures, strict=True)), 1))
 
-    @property
-    def spans(self) -> Iterator[tuple[int, int, int]]:
-        """Where the block of each layer begins in a row of θ, its inputs and its outputs."""
-        begin = 0
-        for inputs, outputs in pairwise(self.sizes):
-            yield begin, inputs, outputs
-            begin += -(-(inputs + 1) * outputs // 32) * 32
+    @cached_property
+    def begins(self) -> list[int]:
+        """Where the layers' blocks begin in a row of θ, and where the last one ends."""
+        lengths = [-(-(inputs + 1) * outputs // 32) * 32 for inputs, outputs in pairwise(self.sizes)]
+        return list(accumulate(lengths, initial=0))
 
     @property
     def entries(self) -> int:
         """The length of a row of θ."""
-        begin, inputs, outputs = list(self.spans)[-1]
-        return begin + -(-(inputs + 1) * outputs // 32) * 32
+        return self.begins[-1]
 
-    def layers(self, theta: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    def layers(self, theta: torch.Tensor) -> Layers:
         """W_l and b_l of all networks, as views of θ."""
-        cut = [theta[:, a : a + (i + 1) * o].unflatten(1, (i + 1, o)) for a, i, o in self.spans]
+        shapes = [(inputs + 1, outputs) for inputs, outputs in pairwise(self.sizes)]
+        cut = [theta[:, a : a + i * o].unflatten(1, (i, o)) for a, (i, o) in zip(self.begins, shapes, strict=False)]
         return [(block[:, :-1], block[:, -1:]) for block in cut]
 
     def start(self, widths: Widths, rng: np.random.Generator) -> torch.Tensor:
         """A row of θ: W_l normal with variance 2 / inputs (1 / inputs for the output), b_l within ±1 / √inputs."""
         theta = torch.zeros(1, self.entries)
-        for (W, b), (inputs, outputs) in zip(
-            self.layers(theta), pairwise((self.sizes[0], *widths, 1)), strict=True
-        ):
+        for (W, b), (inputs, outputs) in zip(self.layers(theta), pairwise((self.sizes[0], *widths, 1)), strict=True):
             scale = math.sqrt((1 if outputs == 1 else 2) / inputs)
             W[0, :inputs, :outputs] = scale * torch.from_numpy(rng.standard_normal((inputs, outputs), np.float32))
             b[0, 0, :outputs] = torch.from_numpy(rng.uniform(-1, 1, outputs) / math.sqrt(inputs))
         return theta[0]
-
-    def forward(self, theta: torch.Tensor, x: torch.Tensor) -> list[torch.Tensor]:
-        """h_0, …, h_L, f: networks × rows × units."""
-        *hidden, (W, b) = self.layers(theta)
-        h = [x]
-        for V, c in hidden:
-            h.append(torch.baddbmm(c, h[-1], V).relu_())
-        return [*h, torch.baddbmm(b, h[-1], W)]
-
-    def gradient(self, theta: torch.Tensor, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
-        """Write ∂θ of each network's mean squared error on its own rows into ``out``, padding excepted."""
-        *h, f = self.forward(theta, x)
-        delta = (f - y[..., None]).mul_(2 / y.shape[1])
-        for l, ((W, _), (dW, db)) in reversed(list(enumerate(zip(self.layers(theta), self.layers(out), strict=True)))):
-            torch.bmm(h[l].mT, delta, out=dW)
-            torch.sum(delta, 1, keepdim=True, out=db)
-            if l > 0:
-                delta = torch.bmm(delta, W.mT).mul_(h[l] > 0)
 
     def forward_flops(self) -> int:
         """Floating-point operations of f for one row and network: two for each weight."""
@@ -154,6 +134,26 @@ class Stack:
         """Of a gradient and a step of Adam: every product thrice but for ∂h_0; a dozen operations per entry of θ."""
         unneeded = 2 * self.sizes[0] * self.sizes[1]
         return batch * (3 * self.forward_flops() - unneeded) + 12 * self.entries
+
+
+def forward(layers: Layers, x: torch.Tensor) -> list[torch.Tensor]:
+    """h_0, …, h_L, f of all networks on their own rows: networks × rows × units."""
+    *hidden, (W, b) = layers
+    h = [x]
+    for W_l, b_l in hidden:
+        h.append(torch.baddbmm(b_l, h[-1], W_l).relu_())
+    return [*h, torch.baddbmm(b, h[-1], W)]
+
+
+def gradient(layers: Layers, x: torch.Tensor, y: torch.Tensor, out: Layers) -> None:
+    """Write ∂W_l and ∂b_l of each network's mean squared error on its own rows into ``out``."""
+    *h, f = forward(layers, x)
+    delta = (f - y[..., None]).mul_(2 / y.shape[1])
+    for h_l, (W, _), (dW, db) in zip(reversed(h), reversed(layers), reversed(out), strict=True):
+        torch.bmm(h_l.mT, delta, out=dW)
+        torch.sum(delta, 1, keepdim=True, out=db)
+        if h_l is not x:
+            delta = torch.bmm(delta, W.mT).mul_(h_l > 0)
 
 
 @dataclass(frozen=True)
@@ -202,8 +202,8 @@ class Run:
         self._move(theta.clone(), {}, rate)
 
     def _move(self, theta: torch.Tensor, state: dict, rate: float) -> None:
-        self.theta = theta
-        self.theta.grad = torch.zeros_like(theta)
+        self.theta, self.theta.grad = theta, (grad := torch.zeros_like(theta))
+        self.layers, self.derivatives = self.stack.layers(theta), self.stack.layers(grad)
         self.adam = torch.optim.Adam([self.theta], lr=rate, fused=True)
         if state:
             self.adam.state[self.theta] = state
@@ -218,24 +218,22 @@ class Run:
     def epoch(self, batch: int, rates: Iterator[float], order: np.ndarray) -> None:
         """One pass over the training rows in this order; what is left over from full batches waits for the next."""
         x, y = self.folds.take(order[self.fold[self.networks]])
-        for rows in list(blocks(y.shape[1] // batch * batch, batch)):
+        for rows in blocks(y.shape[1] // batch * batch, batch):
             self.adam.param_groups[0]["lr"] = next(rates)
-            self.stack.gradient(self.theta, x[:, rows], y[:, rows], out=self.theta.grad)
+            gradient(self.layers, x[:, rows], y[:, rows], out=self.derivatives)
             self.adam.step()
 
     def errors(self) -> np.ndarray:
         """Mean squared errors on the held-out rows, predictions clipped to [-1, 1]."""
         x, y = self.folds.take(self.folds.held[self.fold[self.networks]])
-        f = self.stack.forward(self.theta, x)[-1][..., 0]
+        f = forward(self.layers, x)[-1][..., 0]
         return ((f.clamp(-1, 1) - y) ** 2).mean(1).double().cpu().numpy()
 
 
-def train(
-    stack: Stack, theta: torch.Tensor, fold: np.ndarray, folds: Folds, schedule: Schedule, seed: int
-) -> Trained:
+def train(stack: Stack, theta: torch.Tensor, fold: np.ndarray, folds: Folds, schedule: Schedule, seed: int) -> Trained:
     """Train one network per row of θ, each without its ``fold``, and stop each by the rows held out."""
     best = Trained(theta.clone(), np.full(len(theta), np.inf), np.zeros(len(theta), int))
-    batch = min(schedule.batch, folds.trained.shape[1])
+    batch = max(1, min(schedule.batch, folds.trained.shape[1] // 20))
     steps = folds.trained.shape[1] // batch
     rates = (one_cycle(i, steps * schedule.epochs, schedule.rate) for i in range(steps * schedule.epochs))
     rng = np.random.default_rng(seed)
@@ -302,11 +300,11 @@ class NetworkAverage:
                 "many."
             )
         x = tensor(X, self.theta.dtype).to(self.theta.device)
-        parts = [self._mean(x[rows]) for rows in blocks(len(x), 4096)]
+        parts = [self._mean(x[rows]) for rows in blocks(len(x), 1024)]
         return torch.cat(parts).double().cpu().numpy() if parts else np.empty(0)
 
     def _mean(self, x: torch.Tensor) -> torch.Tensor:
-        return self.stack.forward(self.theta, x.expand(len(self.theta), *x.shape))[-1][..., 0].mean(0)
+        return forward(self.stack.layers(self.theta), x.expand(len(self.theta), *x.shape))[-1][..., 0].mean(0)
 
 
 def choose(
@@ -353,7 +351,7 @@ def choose(
         entries = 0 if place.type == "cpu" else SHARED
     candidates: dict[Widths, float] = {}
     flops = 0
-    for together in shared(x.shape[1], architectures, k, entries):
+    for together in shared(x.shape[1], dict.fromkeys(map(tuple, architectures)), k, entries):
         stack = Stack.around(x.shape[1], together)
         theta = [stack.start(a, np.random.default_rng([seed, j, *a])) for a in together for j in range(k)]
         fold = np.tile(np.arange(k), len(together))

@@ -1,18 +1,19 @@
-"""What every method of the experiment promises."""
+"""What a method of the comparison is: ``fit(X, y, seed, effort) -> Fitted``."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
 
 @dataclass(frozen=True)
 class Effort:
-    """What a fit may use: threads, a device in torch's words, and whether the small sizes of a quick look suffice."""
+    """What a fit may use; ``quick`` asks for the small sizes of the preset of that name."""
 
     threads: int = 2
     device: str = "cpu"
@@ -21,19 +22,27 @@ class Effort:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A decision function, and what was chosen on the way to it, as far as JSON can say it."""
+    """A trained function, and what was chosen on the training rows (anything that JSON can hold)."""
 
     predict: Callable[[np.ndarray], np.ndarray]
     chosen: dict[str, Any] = field(default_factory=dict)
 
 
 class Method(ABC):
-    """A column of the table."""
+    """A method: a name as in the table, a few words, the optional packages it imports, and ``fit``.
 
-    name: ClassVar[str]
-    label: ClassVar[str]
-    requires: ClassVar[tuple[str, ...]] = ()
+    ``accelerated`` says that ``fit`` heeds ``effort.device``; the others are given the CPU.
+    """
+
+    name: str
+    label: str = ""
+    requires: tuple[str, ...] = ()
+    accelerated: bool = False
 
     @abstractmethod
     def fit(self, X: np.ndarray, y: np.ndarray, seed: int, effort: Effort) -> Fitted:
-        """Learn from rows in [-1, 1]^d and labels in [-1, 1]."""
+        """Train on X in [-1, 1]^d and y in [-1, 1]; everything is chosen on these rows alone."""
+
+    def missing(self) -> list[str]:
+        """The packages that are not installed."""
+        return [package for package in self.requires if find_spec(package) is None]

@@ -7,7 +7,7 @@ and all of the training, it leaves open; `hgk.bench.networks` says what is done 
 from __future__ import annotations
 
 from hgk.arrays import threads
-from hgk.bench.methods.base import Effort, Fitted, Method
+from hgk.bench.methods import Fitted, Method
 from hgk.bench.networks import ARCHITECTURES, Schedule, choose
 
 QUICK = ((100,), (100, 100), (100, 100, 100))
@@ -16,8 +16,9 @@ QUICK = ((100,), (100, 100), (100, 100, 100))
 class DNN(Method):
     name = "DNN"
     label = "relu networks, architecture by 5-fold CV, early stopping"
+    accelerated = True
 
-    def fit(self, X, y, seed: int, effort: Effort) -> Fitted:
+    def fit(self, X, y, seed, effort):
         candidates, schedule = (QUICK, Schedule(epochs=30)) if effort.quick else (ARCHITECTURES, Schedule())
         with threads(effort.threads):
             found = choose(X, y, candidates, schedule, seed=seed, device=effort.device)
