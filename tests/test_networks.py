@@ -140,6 +140,18 @@ def test_each_network_keeps_its_best_epoch_and_leaves_after_its_patience(monkeyp
         assert len({sum(i in n for n, _, _ in seen) for i in range(len(theta))}) > 1, "all left at once: no test"
 
 
+def test_those_that_leave_do_not_disturb_the_others(monkeypatch):
+    seen = watched(monkeypatch)
+    stack, theta, fold, folds = prepared([(10, 10), (30, 30)])
+    for patience in (3, 1000):
+        train(stack, theta, fold, folds, Schedule(epochs=15, batch=20, rate=0.05, patience=patience), seed=0)
+    short, long = seen[:-15], seen[-15:]
+    assert any(0 < len(networks) < len(theta) for networks, _, _ in short), "none left: no test"
+    for (networks, weights, errors), (_, all_weights, all_errors) in zip(short, long, strict=False):
+        torch.testing.assert_close(weights, all_weights[networks], **ROUNDING)
+        np.testing.assert_allclose(errors, all_errors[networks], **ROUNDING)
+
+
 def test_the_error_is_that_of_clipped_predictions_on_rows_not_trained_on():
     stack, theta, fold, folds = prepared([(10, 10)])
     run = Run(stack, 3 * theta, fold, folds, rate=0.1)

@@ -1,7 +1,10 @@
 """The paper's deep networks: an architecture of fifteen by five-fold cross-validation with early stopping.
 
-The paper says: Caffe, up to 1000 relu units per layer, single precision, the five networks averaged. Which fifteen,
-and all of the training, it leaves open; `hgk.bench.networks` says what is done here.
+The paper says: Caffe, fifteen architectures with up to 1000 relu units per layer, five folds with early stopping, the
+five networks averaged, single precision. It leaves the rest open. Here: one to five layers of 100, 300 or 1000 units,
+all fifteen trained in full; squared loss, Adam with a one-cycle rate up to 0.003, batches of 128, at most 100 epochs,
+stopped after 30 without progress; no dropout, no decay. The rate was set by held-out errors on training rows of one
+split of cadata, higgs and letter-recognition.
 """
 
 from __future__ import annotations
