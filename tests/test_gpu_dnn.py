@@ -34,9 +34,11 @@ def test_it_runs_what_is_missing_and_appends_rows_of_the_store(tmp_path, script)
     np.savez(splits, **arrays)
     script("--npz", splits, "--out", out, "--limit", 0)
     assert not out.exists()
-    out.write_text(json.dumps({"set": "cadata", "split": 0, "method": "DNN", "status": "ok"}) + "\n")
+    out.write_text(json.dumps({"set": "cadata", "split": 0, "method": "DNN", "status": "ok"}) + '\n{"set": "ca')
     script("--npz", splits, "--out", out, "--sets", "cadata", "magic", "--splits", 0, 1)
-    _, failed, row = (json.loads(line) for line in out.read_text().splitlines())
+    _, torn, failed, row = out.read_text().splitlines()
+    assert torn == '{"set": "ca'
+    failed, row = json.loads(failed), json.loads(row)
     assert [failed["set"], failed["split"], failed["status"], failed["mse"]] == ["magic", 0, "failed", None]
     assert "missing or infinite" in failed["reason"]
     assert [row["set"], row["split"], row["status"], row["reason"]] == ["cadata", 1, "ok", None]

@@ -15,7 +15,9 @@ import json
 import os
 import platform
 import time
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import suppress
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
@@ -66,10 +68,16 @@ def pending(options: argparse.Namespace) -> list[tuple[str, int]]:
     with np.load(options.npz) as data:
         known = {(name, int(split)) for name, split, _ in (key.split("/") for key in data.files)}
     asked = {(s, i) for s, i in known if s in (options.sets or [s]) and i in (options.splits or [i])}
-    lines = options.out.read_text().splitlines() if options.out.exists() else []
-    rows = [json.loads(line) for line in lines]
-    asked -= {(row["set"], row["split"]) for row in rows if row["method"] == DNN.name and row["status"] == "ok"}
+    asked -= {(row["set"], row["split"]) for row in stored(options.out) if row["status"] == "ok"}
     return sorted(asked, key=lambda run: (run[1], run[0]))
+
+
+def stored(path: Path) -> Iterator[dict]:
+    """The method's rows; a line torn by a kill is passed over."""
+    for line in path.read_text().splitlines() if path.exists() else []:
+        with suppress(json.JSONDecodeError):
+            if (row := json.loads(line))["method"] == DNN.name:
+                yield row
 
 
 def run(npz: Path, name: str, split: int, effort: Effort) -> dict:
@@ -95,6 +103,8 @@ def judged(predict, X: np.ndarray, y: np.ndarray) -> dict:
     begun = time.perf_counter()
     losses = (np.clip(predict(X), -1, 1) - y) ** 2
     seconds = time.perf_counter() - begun
+    if not np.isfinite(losses).all():
+        raise ArithmeticError("Some predictions are not finite.")
     spread = float(losses.std() / len(losses) ** 0.5)
     return {"mse": float(losses.mean()), "standard_error": spread, "predict_seconds": seconds}
 
@@ -109,9 +119,11 @@ def circumstances(effort: Effort) -> dict:
 
 
 def append(path: Path, row: dict) -> None:
-    """One whole line, on the disk before the next run ends."""
-    with path.open("a") as file:
-        file.write(json.dumps(row) + "\n")
+    """One whole line, on the disk before the next run ends; a torn one before it is closed."""
+    with path.open("ab+") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+        closing = b"" if file.read(1) in (b"", b"\n") else b"\n"
+        file.write(closing + json.dumps(row, allow_nan=False).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
     print(

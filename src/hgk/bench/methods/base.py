@@ -24,7 +24,7 @@ class Effort:
 class Fitted:
     """A trained function, and what was chosen on the training rows (anything that JSON can hold)."""
 
-    predict: Callable[[np.ndarray], np.ndarray]
+    predict: Callable[[np.ndarray], Any]  # an array of one number per row
     chosen: dict[str, Any] = field(default_factory=dict)
 
 

@@ -9,6 +9,8 @@ split of cadata, higgs and letter-recognition.
 
 from __future__ import annotations
 
+from math import isfinite
+
 from hgk.arrays import threads
 from hgk.bench.methods import Fitted, Method
 from hgk.bench.networks import ARCHITECTURES, Schedule, choose
@@ -27,7 +29,7 @@ class DNN(Method):
             found = choose(X, y, candidates, schedule, seed=seed, device=effort.device)
         chosen = {
             "architecture": list(found.architecture),
-            "validation": {"x".join(map(str, widths)): error for widths, error in found.candidates.items()},
+            "validation": {"x".join(map(str, a)): e if isfinite(e) else None for a, e in found.candidates.items()},
             "epochs": found.epochs,
             "flops": found.flops,
         }
