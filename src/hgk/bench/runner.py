@@ -16,7 +16,6 @@ import importlib
 import logging
 import os
 import platform
-import socket
 import threading
 import time
 import warnings
@@ -163,7 +162,7 @@ def _jsonable(value: Any) -> Any:
 
 
 def _machine() -> str:
-    return f"{socket.gethostname()}, {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
 
 
 def _versions(method: str) -> dict[str, str]:
