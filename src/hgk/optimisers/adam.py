@@ -8,8 +8,8 @@ log λ; γ = 1, since the top weights take its part. A step draws b fresh rows a
 
 with the one-cycle rate η_i: a rise over the first 30 % of the steps, then a cosine to 0.
 
-Early stopping: at every tenth of the run a machine on one fixed batch predicts rows that no gradient has seen.
-The run ends when these predictions have become worse than the best before by two standard errors, twice in a
+Early stopping: at every tenth of the run, and at most every ten steps, a machine on one fixed batch predicts rows
+that no gradient has seen. The run ends when these predictions have become worse than the best before by two standard errors, twice in a
 row; and it returns the weights of an earlier check if they were better by more than a standard error.
 
 Penalties, both as a share of var(y) so that they mean the same for every target:
@@ -169,7 +169,7 @@ class Run:
         return math.exp(float(self.theta[-1]))
 
     def run(self) -> HierarchicalKernel:
-        every = max(5, self.settings.steps // 10)
+        every = max(10, self.settings.steps // 10)
         while self.step < self.settings.steps and not self.progress.cut():
             self.advance()
             if self.watch is not None and (self.step % every == 0 or self.step == self.settings.steps):
