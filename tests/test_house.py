@@ -32,8 +32,9 @@ ORDER = [
     "plans",
     "adapters",
     "estimators",
+    "hkl",
 ]
-SCIKIT_LEARN = {"adapters", "estimators"}
+SCIKIT_LEARN = {"adapters", "estimators", "hkl"}
 
 
 def module(path):

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hgk.arrays import blocks, threads_for
+from hgk.arrays import blocks, tensor, threads_for
 from hgk.hkl.active import ActiveSet, Design, Solution
 from hgk.hkl.bases import Gaussians, Polynomials
 from hgk.selection import FOLDS, fold_numbers
@@ -21,7 +21,7 @@ LAMS = 10.0 ** np.arange(-1, -8.1, -0.5)
 # Values of λ in a row without a smaller cross-validation error, after which smaller ones are not tried.
 WORSE = 2
 # Rounds by the sufficient condition that may bring nothing: in the folds, and in the final fit.
-PATIENCE_IN_FOLDS, PATIENCE = 2, float("inf")
+PATIENCE_IN_FOLDS, PATIENCE = 1, float("inf")
 # Rows predicted at a time.
 ROWS = 4096
 BASES = ("gaussian", "polynomial")
@@ -59,7 +59,7 @@ def fit_path(F, y, design: Design, settings: Settings, lams: np.ndarray) -> Solu
     """The solution at the last of the λ, reached through the others, and its certificate."""
     active = settings.active_set(F, y, design)
     for lam in lams[:-1]:
-        active.solve(lam, patience=0)
+        active.solve(lam, PATIENCE_IN_FOLDS)
     return active.solve(lams[-1], PATIENCE, certify=True)
 
 
@@ -88,7 +88,7 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
         Size at which the active set stops growing, whatever the gap.
     tol : float, default=1e-2
         Duality gap at which a solution is good enough, relative to the objective.
-    truncation : float, default=1e-3
+    truncation : float, default=1e-2
         Components of a product of Gaussian kernels with a smaller share of its trace are left out.
     device : str, default="cpu"
         Where torch computes.
@@ -141,7 +141,7 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
         lam: float | None = None,
         max_nodes: int = 200,
         tol: float = 1e-2,
-        truncation: float = 1e-3,
+        truncation: float = 1e-2,
         device: str = "cpu",
         dtype: str = "float32",
         random_state=None,
@@ -177,7 +177,7 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
         self._y_mean, self._y_scale = float(y.mean()), float(y.std()) or 1.0
         self._y_range = float(y.min()), float(y.max())
         with threads_for(len(X)):
-            rows, labels = torch.from_numpy(X).to(self.device), torch.from_numpy((y - self._y_mean) / self._y_scale)
+            rows, labels = tensor(X).to(self.device), tensor((y - self._y_mean) / self._y_scale)
             self._design = self._make_design(rows)
             F, labels = self._design.basis(rows), labels.to(self.device)
             settings = Settings(DTYPES[self.dtype], self.max_nodes, self.tol)
@@ -203,7 +203,7 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
         return np.clip(t * self._y_scale + self._y_mean, *self._y_range)
 
     def _predict_rows(self, X: np.ndarray) -> np.ndarray:
-        rows = torch.from_numpy(np.ascontiguousarray(X)).to(self._solution.beta.device)
+        rows = tensor(X).to(self._solution.beta.device)
         return self._solution(self._design.basis(rows), self._design).cpu().numpy()
 
     def _make_design(self, rows: torch.Tensor) -> Design:
