@@ -33,8 +33,11 @@ ORDER = [
     "adapters",
     "estimators",
     "hkl",
+    "bench",
+    "cli",
+    "__main__",
 ]
-SCIKIT_LEARN = {"adapters", "estimators", "hkl"}
+SCIKIT_LEARN = {"adapters", "estimators", "hkl", "bench"}
 
 
 def module(path):

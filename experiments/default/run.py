@@ -1,6 +1,6 @@
 """The default learner and its peers on the paper's data sets, under the paper's protocol.
 
-    pip install -e ".[bench]"
+    pip install -e ".[bench,peers]"
     python experiments/default/run.py --data FOLDER --out experiments/default/rows.jsonl [--methods hgk CatBoost]
     python experiments/default/run.py --table experiments/default/rows.jsonl
 

@@ -1,0 +1,43 @@
+"""The registry: every file of this folder, and of the folders in HGK_BENCH_METHODS, brings its methods.
+
+A file defines subclasses of :class:`Method`; nothing else has to be said anywhere.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pkgutil
+from importlib import import_module
+
+from hgk.bench.methods.base import Effort, Fitted, Method
+
+__all__ = ["METHODS", "Effort", "Fitted", "Method"]
+
+# The order of the paper's columns, then ours and today's peers; others follow by name.
+ORDER = ["SVM", "HKL", "Ours (paper)", "RF", "DNN", "Ours (default)"]
+ORDER += ["LightGBM", "CatBoost", "XGBoost", "xRFM", "RealMLP"]
+
+# A folder on the package's path makes its files modules of the package, also in worker processes.
+__path__ += [folder for folder in os.environ.get("HGK_BENCH_METHODS", "").split(os.pathsep) if folder]
+
+
+def _found() -> dict[str, Method]:
+    """One object of every concrete subclass of Method, by name."""
+    methods: dict[str, Method] = {}
+    for file in pkgutil.iter_modules(__path__):
+        module = import_module(f"{__name__}.{file.name}")
+        for kind in vars(module).values():
+            own = inspect.isclass(kind) and issubclass(kind, Method) and kind.__module__ == module.__name__
+            if own and not inspect.isabstract(kind):
+                if kind.name in methods:
+                    raise ValueError(f"Two methods are named {kind.name!r}, one in {file.name}.py; rename one of them.")
+                methods[kind.name] = kind()
+    return {name: methods[name] for name in sorted(methods, key=_place)}
+
+
+def _place(name: str) -> tuple[int, str]:
+    return (ORDER.index(name) if name in ORDER else len(ORDER), name)
+
+
+METHODS = _found()
