@@ -1,5 +1,6 @@
 """Hierarchical kernel learning against brute force over all nodes, explicit sums, and its own certificate."""
 
+import json
 import os
 from itertools import combinations, product
 from pathlib import Path
@@ -14,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from hgk.bench.methods import METHODS, Effort
 from hgk.hkl import HKLRegressor
 from hgk.hkl.active import ROOT_WEIGHT, ActiveSet, Block, Design
 from hgk.hkl.bases import Gaussians, Polynomials
@@ -99,13 +101,14 @@ def test_sources_are_the_minimal_nodes_outside_the_hull():
     for _ in range(12):
         hull.add([sorted(hull.sources)[rng.integers(len(hull.sources))]])
         outside = [w for w in everything if w not in hull.index]
-        assert hull.sources == {w for w in outside if all(v == w or v not in outside for v in everything if under(v, w))}
+        assert hull.sources == {
+            w for w in outside if all(v == w or v not in outside for v in everything if under(v, w))
+        }
     assert parents(((0, 2), (1, 1))) == [((0, 1), (1, 1)), ((0, 2),)]
     assert child(((1, 1),), 0) == ((0, 1), (1, 1))
 
 
 def test_weights_turn_the_quadratic_form_into_the_squared_norm():
-    X, _ = rows()
     nodes = all_nodes(3, 1)
     ancestors = torch.tensor([[float(under(v, w)) for w in nodes] for v in nodes], dtype=torch.float64)
     d = torch.tensor([2.0 ** degree(w) for w in nodes], dtype=torch.float64)
@@ -305,3 +308,11 @@ def test_pairs_of_columns_are_counted_once():
 @parametrize_with_checks([HKLRegressor(), HKLRegressor("polynomial", lam=1e-3)])
 def test_every_scikit_learn_check(estimator, check):
     check(estimator)
+
+
+def test_the_method_of_the_comparison_says_what_it_chose():
+    X, y = (a.numpy() for a in rows(80))
+    fitted = METHODS["HKL"].fit(X, y / abs(y).max(), 0, Effort(threads=1, quick=True))
+    assert np.mean((fitted.predict(X) - y / abs(y).max()) ** 2) < 0.2 * np.var(y / abs(y).max())
+    assert json.loads(json.dumps(fitted.chosen)) == fitted.chosen
+    assert {0, 1} <= set(fitted.chosen["columns"])

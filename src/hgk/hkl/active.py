@@ -59,7 +59,7 @@ class Block:
 
     @classmethod
     def of(cls, F: torch.Tensor, design: Design, node: Node, before: Block | None) -> Block:
-        """All products of features of the node less its last column (``before``) and of that column, the root's is 1."""
+        """All products of features of ``before``, the node less its last column, and of that column; 1 for the root."""
         if before is None:
             return cls(F.new_ones(len(F), 1), F.new_ones(1))
         b = design.base(*node[-1])
@@ -194,17 +194,17 @@ class ActiveSet:
         n, m = self.Phi.shape
         if m > n:
             return ByRows(n, self.node, self.Phi - self.Phi.mean(0), self.y)
-        place = "cpu" if m <= SMALL else self.F.device
-        parts = (part.to(place) for part in (self.node, self.G, self.Phi.T @ self.y))
-        return ByFeatures(n, *parts, float(self.y @ self.y))
+        place = torch.device("cpu") if m <= SMALL else self.F.device
+        g = self.Phi.T @ self.y
+        return ByFeatures(n, self.node.to(place), self.G.to(place), g.to(place), float(self.y @ self.y))
 
     def _weights(self) -> torch.Tensor:
         return torch.tensor([self.design.weight(node) for node in self.hull.nodes], dtype=torch.float64)
 
     def _reduced(self, lam: float) -> Reduced:
         ridge = self._ridge()
-        graph = (part.to(ridge.node.device) for part in (self._weights(), self.ancestors, self.eta))
-        found = solve(ridge, *graph, lam, self.tol / 2)
+        d, ancestors, eta = (part.to(ridge.node.device) for part in (self._weights(), self.ancestors, self.eta))
+        found = solve(ridge, d, ancestors, eta, lam, self.tol / 2)
         self.eta = found.eta.cpu()
         return found
 
@@ -224,11 +224,11 @@ class ActiveSet:
         squares = torch.where(self.sizes[:, None] * layout.size >= self.design.truncation, squares, 0.0)
         by_node = squares.new_zeros(len(self.hull), squares.shape[1]).index_add_(0, self.node, squares)
         table = squares.new_zeros(len(self.hull), self.design.columns * levels)
-        table = table.index_add_(1, layout.column * levels + layout.level - 1, by_node).tolist()
+        found = table.index_add_(1, layout.column * levels + layout.level - 1, by_node).tolist()
         values = {}
         for t in self.hull.sources:
             column, level = t[-1]
-            square = table[self.hull.index[t[:-1]]][column * levels + level - 1]
+            square = found[self.hull.index[t[:-1]]][column * levels + level - 1]
             values[t] = square / self.design.weight(t) ** 2
         return values
 

@@ -9,7 +9,7 @@ The sums over exponentially many descendants are products. As d_v = Π_i β^{v_i
 
     s_t = αᵀ (Π_i S_{i,t_i}) α,        S_{i,l} = Σ_{j ≥ l} k_{i,j} / (β^l + ... + β^j)²,        entry by entry.
 
-A source t = s + e_i shares all factors but one with s ∈ J. With R_{i,l} = S_{i,l}/S_{i,l-1} and N_s = ααᵀ Π_i S_{i,s_i},
+A source t = s + e_i shares all factors but one with s ∈ J. With R_{i,l} = S_{i,l}/S_{i,l-1}, N_s = ααᵀ Π_i S_{i,s_i},
 
     N_{s+e_i} = N_s R_{i,s_i+1},        s_t = Σ over pairs of rows of N_s R_{i,t_i},
 
@@ -32,7 +32,9 @@ TINY = 1e-30
 def factor_weights(levels: int, beta: float) -> torch.Tensor:
     """1/(β^l + ... + β^j)² for l and j from 0; 0 for j < l."""
     powers = [beta**j for j in range(levels + 1)]
-    rows = [[0.0 if j < low else sum(powers[low : j + 1]) ** -2 for j in range(levels + 1)] for low in range(levels + 1)]
+    rows = [
+        [0.0 if j < low else sum(powers[low : j + 1]) ** -2 for j in range(levels + 1)] for low in range(levels + 1)
+    ]
     return torch.tensor(rows, dtype=torch.float64)
 
 
@@ -73,7 +75,9 @@ class Bounds:
         table = torch.zeros(len(hull), self.columns, dtype=torch.float64, device=alpha.device)
         sums = torch.zeros(len(higher), dtype=torch.float64, device=alpha.device)
         a = alpha.to(self.right)
-        for r, c in tiles_of_pairs(len(alpha), len(hull) + len(higher) + self.left.shape[0] * self.left.shape[1], a.device):
+        for r, c in tiles_of_pairs(
+            len(alpha), len(hull) + len(higher) + self.left.shape[0] * self.left.shape[1], a.device
+        ):
             first, R = self._factors(r, c)
             N = first.new_empty(len(hull), first.numel())
             N[0] = (first * a[r, None] * a[c]).reshape(-1)

@@ -240,16 +240,13 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(f"basis={self.basis!r} is unknown; use one of {', '.join(map(repr, BASES))}.")
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype={self.dtype!r} is unknown; use one of {', '.join(map(repr, DTYPES))}.")
-        for name, kind, low, what in (
-            ("degree", Integral, 1, "a whole number ≥ 1"),
-            ("max_nodes", Integral, 2, "a whole number ≥ 2"),
-            ("width", Real, 0, "a finite number > 0"),
-            ("beta", Real, 0, "a finite number > 0"),
-            ("tol", Real, 0, "a finite number > 0"),
-            ("truncation", Real, 0, "a finite number > 0"),
-            ("lam", Real, 0, "a finite number > 0, or None to choose it,"),
-        ):
+        for name, low in (("degree", 1), ("max_nodes", 2)):
             value = getattr(self, name)
-            right = isinstance(value, kind) and not isinstance(value, bool) and low <= value < float("inf")
-            if not (right and value > 0) and not (name == "lam" and value is None):
+            if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < low:
+                raise ValueError(f"{name}={value!r} was given; a whole number ≥ {low} is expected.")
+        for name in ("width", "beta", "tol", "truncation", "lam"):
+            value = getattr(self, name)
+            right = isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < float("inf")
+            if not right and not (name == "lam" and value is None):
+                what = "a finite number > 0, or None to choose it," if name == "lam" else "a finite number > 0"
                 raise ValueError(f"{name}={value!r} was given; {what} is expected.")

@@ -93,7 +93,7 @@ class Reduced:
     inner: float  # B(η)
     quadratic: float  # Σ η_v h_v
     level: float  # max h_v
-    steps: int
+    steps: int = 0
 
     def gap(self, lam: float, level: float | None = None) -> float:
         """The duality gap if Ω*² is at most ``level``."""
@@ -125,6 +125,6 @@ def _evaluate(ridge: Ridge, d, ancestors, eta, lam: float) -> tuple[Reduced, tor
     norms = torch.zeros_like(eta).index_add_(0, ridge.node, beta**2)
     below = ancestors @ norms
     h = d**2 * below / eta**2
-    loss, quadratic, omega = residual / (2 * ridge.n), eta @ h, (d * below.sqrt()).sum()
-    values = torch.stack([loss + lam / 2 * omega**2, loss + lam / 2 * quadratic, quadratic, h.max()]).tolist()
-    return Reduced(eta, beta, below, *values, steps=0), h
+    omega = (d * below.sqrt()).sum()
+    loss, squared, quadratic, level = torch.stack([residual / (2 * ridge.n), omega**2, eta @ h, h.max()]).tolist()
+    return Reduced(eta, beta, below, loss + lam / 2 * squared, loss + lam / 2 * quadratic, quadratic, level), h
