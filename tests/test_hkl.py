@@ -252,7 +252,7 @@ def test_a_planted_interaction_without_main_effects_is_found_and_other_columns_a
 
 def test_folds_choose_lam_with_the_smallest_risk_and_the_seed_repeats_it():
     X, y = rows(120)
-    model = HKLRegressor("polynomial", random_state=3).fit(X.numpy(), y.numpy())
+    model = HKLRegressor(random_state=3).fit(X.numpy(), y.numpy())
     assert model.lam_ == model.lams_[np.argmin(model.cv_risks_)]
     again = clone(model).fit(X.numpy(), y.numpy())
     np.testing.assert_array_equal(model.predict(X.numpy()), again.predict(X.numpy()))
@@ -260,8 +260,8 @@ def test_folds_choose_lam_with_the_smallest_risk_and_the_seed_repeats_it():
 
 def test_predictions_scale_with_the_labels_and_stay_in_their_range():
     X, y = (a.numpy() for a in rows(100))
-    one = HKLRegressor("polynomial", random_state=0).fit(X, y)
-    other = HKLRegressor("polynomial", random_state=0).fit(10 * X + 3, 1000 * y - 5)
+    one = HKLRegressor(random_state=0).fit(X, y)
+    other = HKLRegressor(random_state=0).fit(10 * X + 3, 1000 * y - 5)
     np.testing.assert_allclose(other.predict(10 * X + 3), 1000 * one.predict(X) - 5, rtol=1e-6, atol=1e-2)
     t = one.predict(50 * X)
     assert y.min() <= t.min() <= t.max() <= y.max()
@@ -270,7 +270,7 @@ def test_predictions_scale_with_the_labels_and_stay_in_their_range():
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"basis": "sine"}, "basis='sine' is unknown; use one of 'gaussian', 'polynomial'."),
+        ({"basis": "sine"}, "basis='sine' is unknown; use one of 'polynomial', 'gaussian'."),
         ({"dtype": "half"}, "dtype='half' is unknown; use one of 'float32', 'float64'."),
         ({"degree": 0}, "degree=0 was given; a whole number ≥ 1 is expected."),
         ({"max_nodes": 1.5}, "max_nodes=1.5 was given; a whole number ≥ 2 is expected."),
@@ -305,7 +305,7 @@ def test_pairs_of_columns_are_counted_once():
     assert hull.sources == {((i, 1), (j, 1)) for i, j in combinations(range(4), 2)}
 
 
-@parametrize_with_checks([HKLRegressor(), HKLRegressor("polynomial", lam=1e-3)])
+@parametrize_with_checks([HKLRegressor(), HKLRegressor("gaussian", lam=1e-3)])
 def test_every_scikit_learn_check(estimator, check):
     check(estimator)
 

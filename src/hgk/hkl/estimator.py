@@ -24,7 +24,9 @@ WORSE = 2
 PATIENCE_IN_FOLDS, PATIENCE = 1, float("inf")
 # Rows predicted at a time.
 ROWS = 4096
-BASES = ("gaussian", "polynomial")
+# Cross-validation errors on 700 rows with 150 nodes, polynomial and gaussian: cadata .0808 and .0779, cpusmall .0045 and
+# .0057, bank-32nh .0427 and .0436, pumadyn-32nm .0076 and .0102.
+BASES = ("polynomial", "gaussian")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -73,9 +75,9 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    basis : {"gaussian", "polynomial"}, default="gaussian"
-        "gaussian": one Gaussian kernel per column, and so all subsets of columns. "polynomial": orthonormal
-        polynomials of each column, and so all monomials up to ``degree`` in each.
+    basis : {"polynomial", "gaussian"}, default="polynomial"
+        "polynomial": orthonormal polynomials of each column, and so all monomials up to ``degree`` in each.
+        "gaussian": one Gaussian kernel per column, and so all subsets of columns.
     degree : int, default=3
         Largest degree in one column of the basis "polynomial".
     width : float, default=2.0
@@ -126,14 +128,14 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
     >>> import numpy as np
     >>> from hgk.hkl import HKLRegressor
     >>> X = np.random.default_rng(0).uniform(-1, 1, (200, 5))
-    >>> model = HKLRegressor("polynomial", lam=1e-4).fit(X, X[:, 1] * X[:, 3])
+    >>> model = HKLRegressor(lam=1e-4).fit(X, X[:, 1] * X[:, 3])
     >>> model.nodes_[int(np.argmax(model.norms_))]
     ((1, 1), (3, 1))
     """
 
     def __init__(
         self,
-        basis: str = "gaussian",
+        basis: str = "polynomial",
         *,
         degree: int = 3,
         width: float = 2.0,
