@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from hgk import arrays
 from hgk.bench.methods import METHODS, Effort
 from hgk.hkl import HKLRegressor
 from hgk.hkl.active import ROOT_WEIGHT, ActiveSet, Block, Design
@@ -124,7 +126,8 @@ def test_weights_turn_the_quadratic_form_into_the_squared_norm():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", ["polynomial", "gaussian"])
-def test_bounds_by_products_equal_explicit_sums_over_all_descendants(name, dtype):
+def test_bounds_by_products_equal_explicit_sums_over_all_descendants(name, dtype, monkeypatch):
+    monkeypatch.setattr(arrays, "TILE", 1)  # the smallest tiles: several of them
     X, _ = rows(40)
     shape = design(name, X)
     F = shape.basis(X)
@@ -141,6 +144,21 @@ def test_bounds_by_products_equal_explicit_sums_over_all_descendants(name, dtype
             if under(t, w):
                 explicit += a[w] / sum(shape.beta ** degree(v) for v in everything if under(t, v) and under(v, w)) ** 2
         assert value == pytest.approx(explicit, rel=1e-4 if dtype == torch.float32 else 1e-9)
+
+
+@pytest.mark.parametrize("name", ["polynomial", "gaussian"])
+def test_the_necessary_condition_correlates_every_source_with_alpha(name):
+    X, y = rows()
+    shape = replace(design(name, X), truncation=1e-3)
+    F = shape.basis(X)
+    active = ActiveSet(F, y, shape, torch.float64, 6, 1e-4)
+    active.solve(1e-3, float("inf"))
+    alpha = torch.from_numpy(np.random.default_rng(0).normal(size=len(y)))
+    found = active._necessary(alpha)
+    assert set(found) == active.hull.sources
+    for t, value in found.items():
+        explicit = (features(F, shape, t).T @ alpha).square().sum() / shape.weight(t) ** 2
+        assert value == pytest.approx(float(explicit), rel=1e-9, abs=1e-12)
 
 
 def test_ridge_by_features_equals_ridge_by_rows():
@@ -248,6 +266,16 @@ def test_a_planted_interaction_without_main_effects_is_found_and_other_columns_a
     assert model.feature_importances_[[2, 5]].sum() > 0.95
     Z = rng.uniform(-1, 1, (500, 8))
     assert np.mean((model.predict(Z) - Z[:, 2] * Z[:, 5]) ** 2) < 0.02 * np.var(Z[:, 2] * Z[:, 5])
+
+
+def test_the_sufficient_condition_finds_what_no_main_effect_announces():
+    X = np.array(list(product([-1.0, 1.0], repeat=5)))
+    y = X[:, 1] * X[:, 3]  # uncorrelated with every column
+    model = HKLRegressor(degree=1, lam=1e-4, tol=1e-3).fit(X, y)
+    assert model.nodes_[int(np.argmax(model.norms_))] == ((1, 1), (3, 1))
+    assert model.converged_
+    np.testing.assert_allclose(model.feature_importances_[[0, 2, 4]], 0, atol=1e-6)
+    assert np.mean((model.predict(X) - y) ** 2) < 0.05
 
 
 def test_folds_choose_lam_with_the_smallest_risk_and_the_seed_repeats_it():

@@ -58,7 +58,7 @@ def tiles_of_pairs(n: int, held: int, device: torch.device) -> Iterator[tuple[sl
 
     On a processor these stay in its cache; elsewhere they are as large as a few GiB allow, so that calls are few.
     """
-    room = 8 * TILE if device.type == "cpu" else 1024 * TILE
+    room = 4 * TILE if device.type == "cpu" else 1024 * TILE
     for r in blocks(n, side := max(32, int((room / held) ** 0.5))):
         for c in blocks(r.stop, side):
             yield r, c

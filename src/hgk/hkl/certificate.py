@@ -19,6 +19,8 @@ is held.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+
 import torch
 
 from hgk.arrays import tiles_of_pairs
@@ -67,44 +69,42 @@ class Bounds:
         if not sources:
             return {}
         # A source's last column is new to the parent, or the parent's own: one product, and sums row by row.
-        new = [(t, *self._step(hull, t)) for t in sources if t[-1][1] == 1]
-        higher = [(t, *self._step(hull, t)) for t in sources if t[-1][1] > 1]
-        firsts = torch.arange(0, self.columns * self.levels, self.levels, device=alpha.device)
-        rows, factors = [row for _, row, _ in higher], [factor for _, _, factor in higher]
-        steps = self._steps(hull)
-        table = torch.zeros(len(hull), self.columns, dtype=torch.float64, device=alpha.device)
+        order = sorted(hull.nodes, key=degree)
+        place = {node: row for row, node in enumerate(order)}
+        new, higher = [t for t in sources if t[-1][1] == 1], [t for t in sources if t[-1][1] > 1]
+        steps, last = list(self._steps(order, place, alpha.device)), self._from(higher, place, alpha.device)
+        table = torch.zeros(len(order), self.columns, dtype=torch.float64, device=alpha.device)
         sums = torch.zeros(len(higher), dtype=torch.float64, device=alpha.device)
         a = alpha.to(self.right)
-        for r, c in tiles_of_pairs(
-            len(alpha), len(hull) + len(higher) + self.left.shape[0] * self.left.shape[1], a.device
-        ):
+        held = len(order) + 2 * len(higher) + 2 * self.columns * (self.levels + 1)
+        for r, c in tiles_of_pairs(len(alpha), held, a.device):
             first, R = self._factors(r, c)
-            N = first.new_empty(len(hull), first.numel())
+            N = first.new_empty(len(order), first.numel())
             N[0] = (first * a[r, None] * a[c]).reshape(-1)
-            for places, before, factor in steps:
-                N[places] = N[before] * R[factor]
+            for rows, (before, factor) in steps:
+                torch.mul(N.index_select(0, before), R.index_select(0, factor), out=N[rows])
             times = 1 if r == c else 2
-            table += (N @ R[firsts].T).to(table) * times
-            sums += torch.linalg.vecdot(N[rows], R[factors]).to(sums) * times
+            table += (N @ R[:: self.levels].T).to(table) * times
+            sums += torch.linalg.vecdot(N.index_select(0, last[0]), R.index_select(0, last[1])).to(sums) * times
         found = table.tolist()
-        values = {t: found[row][factor // self.levels] for t, row, factor in new}
-        return values | {t: value for (t, _, _), value in zip(higher, sums.tolist(), strict=True)}
+        values = {t: found[place[t[:-1]]][t[-1][0]] for t in new}
+        return values | dict(zip(higher, sums.tolist(), strict=True))
 
-    def _step(self, hull: Hull, node: Node) -> tuple[int, int]:
-        """The node's parent in its last column, and the factor that leads from it to the node."""
-        column, level = node[-1]
-        return hull.index[parents(node)[-1]], column * self.levels + level - 1
+    def _from(self, nodes: list[Node], place: dict[Node, int], device) -> tuple[torch.Tensor, torch.Tensor]:
+        """The place of each node's parent in its last column, and the factor that leads from it to the node."""
+        before = [place[parents(node)[-1]] for node in nodes]
+        factors = [column * self.levels + level - 1 for column, level in (node[-1] for node in nodes)]
+        return (
+            torch.tensor(before, dtype=torch.long, device=device),
+            torch.tensor(factors, dtype=torch.long, device=device),
+        )
 
-    def _steps(self, hull: Hull) -> list[tuple[list[int], list[int], list[int]]]:
-        """The places of the nodes degree by degree, of their parents, and their factors."""
-        by_degree: dict[int, list[int]] = {}
-        for place, node in enumerate(hull.nodes):
-            by_degree.setdefault(degree(node), []).append(place)
-        steps = []
-        for k in sorted(by_degree)[1:]:
-            ends = [self._step(hull, hull.nodes[place]) for place in by_degree[k]]
-            steps.append((by_degree[k], [e[0] for e in ends], [e[1] for e in ends]))
-        return steps
+    def _steps(self, order: list[Node], place: dict[Node, int], device):
+        """Degree by degree: the nodes' rows, and where they come from."""
+        ends = [degree(node) for node in order]
+        for k in range(1, ends[-1] + 1):
+            rows = slice(bisect_left(ends, k), bisect_right(ends, k))
+            yield rows, self._from(order[rows], place, device)
 
     def _factors(self, r: slice, c: slice) -> tuple[torch.Tensor, torch.Tensor]:
         """Π_i S_{i,0} and all R_{i,l}, l ≥ 1, for a tile of pairs."""

@@ -24,8 +24,8 @@ WORSE = 2
 PATIENCE_IN_FOLDS, PATIENCE = 1, float("inf")
 # Rows predicted at a time.
 ROWS = 4096
-# Cross-validation errors on 700 rows with 150 nodes, polynomial and gaussian: cadata .0808 and .0779, cpusmall .0045 and
-# .0057, bank-32nh .0427 and .0436, pumadyn-32nm .0076 and .0102.
+# Cross-validation errors on 700 rows with 150 nodes, polynomial and gaussian: cadata .0808 and .0779, cpusmall .0045
+# and .0057, bank-32nh .0427 and .0436, pumadyn-32nm .0076 and .0102.
 BASES = ("polynomial", "gaussian")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
