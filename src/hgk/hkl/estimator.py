@@ -24,8 +24,10 @@ WORSE = 2
 PATIENCE_IN_FOLDS, PATIENCE = 1, float("inf")
 # Rows predicted at a time.
 ROWS = 4096
-# Cross-validation errors on 700 rows with 150 nodes, polynomial and gaussian: cadata .0808 and .0779, cpusmall .0045
-# and .0057, bank-32nh .0427 and .0436, pumadyn-32nm .0076 and .0102.
+# The first is the default. Cross-validation errors, polynomial and gaussian, on 700 rows with 150 nodes: cadata .0808
+# and .0779, cpusmall .0045 and .0057, bank-32nh .0427 and .0436, pumadyn-32nm .0076 and .0102; on 2000 rows with 200:
+# cadata .0601 and .0575, cpusmall .0041 and .0039, pumadyn-32nm .0069 and .0071. Near each other, and where many nodes
+# are needed (pendigits) the Gaussians' features become too many to be quick.
 BASES = ("polynomial", "gaussian")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
