@@ -33,11 +33,12 @@ ORDER = [
     "plans",
     "adapters",
     "estimators",
+    "hkl",
     "bench",
     "cli",
     "__main__",
 ]
-SCIKIT_LEARN = {"adapters", "estimators", "bench"}
+SCIKIT_LEARN = {"adapters", "estimators", "hkl", "bench"}
 
 
 def module(path):

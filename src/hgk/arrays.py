@@ -53,6 +53,17 @@ def tiles(n: int, m: int, symmetric: bool = False, held: int = 1) -> Iterator[tu
                 yield r, c
 
 
+def tiles_of_pairs(n: int, held: int, device: torch.device) -> Iterator[tuple[slice, slice]]:
+    """Square tiles on and below the diagonal of an n x n matrix, with room for ``held`` arrays of a tile's size.
+
+    On a processor these stay in its cache; elsewhere they are as large as a few GiB allow, so that calls are few.
+    """
+    room = 4 * TILE if device.type == "cpu" else 1024 * TILE
+    for r in blocks(n, side := max(32, int((room / held) ** 0.5))):
+        for c in blocks(r.stop, side):
+            yield r, c
+
+
 def row_blocks(n: int, m: int) -> list[slice]:
     """Slices of whole rows of an n x m matrix, each about a tile."""
     return list(blocks(n, max(1, TILE // max(1, m))))
