@@ -9,8 +9,9 @@ log λ; γ = 1, since the top weights take its part. A step draws b fresh rows a
 with the one-cycle rate η_i: a rise over the first 30 % of the steps, then a cosine to 0.
 
 Early stopping: at every tenth of the run, and at most every ten steps, a machine on one fixed batch predicts rows
-that no gradient has seen. The run ends when these predictions have become worse than the best before by two standard errors, twice in a
-row; and it returns the weights of an earlier check if they were better by more than a standard error.
+that no gradient has seen. The run ends when these predictions have become worse than the best before by two standard
+errors, twice in a row; and it returns the weights of an earlier check if they were better by more than a standard
+error.
 
 Penalties, both as a share of var(y) so that they mean the same for every target:
 
