@@ -1,11 +1,10 @@
-"""Rows as a store would hold them: made up around the paper's numbers, or mapped from an earlier recording."""
+"""Rows as a store would hold them: made up around the paper's numbers, or recorded."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 
-from hgk.bench import published
+from hgk.bench import published, store
 from hgk.bench.summary import ORDER
 
 ROOT = Path(__file__).parents[1]
@@ -64,13 +63,9 @@ def made_up(methods=ORDER, sets=published.SETS, splits=5, seed=0):
     return rows
 
 
-def earlier_recording():
-    """experiments/default/rows.jsonl, which knew neither status nor versions."""
-    lines = (ROOT / "experiments" / "default" / "rows.jsonl").read_text().splitlines()
-    names = {"hgk": "Ours (default)"}
-    return [
-        {"status": "ok", **old, "method": names.get(old["method"], old["method"])} for old in map(json.loads, lines)
-    ]
+def recorded():
+    """The rows of experiments/default."""
+    return store.read(ROOT / "experiments" / "default" / "rows.jsonl")[0]
 
 
 def failed(name, split, method, reason):

@@ -32,7 +32,7 @@ from hgk.bench.summary import (
     summarise,
 )
 from hgk.bench.tables import table_latex, table_markdown
-from result_rows import earlier_recording, failed, made_up, row
+from result_rows import failed, made_up, recorded, row
 
 ROOT = Path(__file__).parents[1]
 PAPER = Path(os.environ.get("HGK_PAPER", ROOT.parent / "shared" / "paper"))
@@ -277,7 +277,7 @@ def test_an_unknown_status_is_a_failed_run():
 
 
 def test_markdown_has_one_width_and_shows_ours_beside_the_papers(troubled):
-    for rows in ([], made_up(), earlier_recording(), troubled):
+    for rows in ([], made_up(), recorded(), troubled):
         lines = table_markdown(rows).splitlines()
         table = lines[: lines.index("")]
         widths = {len(re.findall(r"(?<!\\)\|", line)) for line in table}
@@ -309,7 +309,7 @@ def test_latex_has_matching_braces_environments_and_columns(troubled):
 def test_latex_compiles(tmp_path, troubled):
     if not (latex := shutil.which("pdflatex")):
         pytest.skip("no pdflatex here")
-    tables = table_latex(troubled) + table_latex(earlier_recording())
+    tables = table_latex(troubled) + table_latex(recorded())
     source = rf"\documentclass{{article}}\usepackage[utf8]{{inputenc}}\begin{{document}}{tables}\end{{document}}"
     (tmp_path / "t.tex").write_text(source)
     run = subprocess.run([latex, "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -544,6 +544,6 @@ def test_hostile_damaged_and_empty_rows_are_shown_without_harm(browser, shown, t
     assert HOSTILE in ask("document.body.innerText")
     assert ask("document.querySelectorAll('script').length") == 2
     zeros = [row(s, 0, m, 0.0, seconds=0.0) for s in ("magic", "higgs") for m in ("SVM", "RF")]
-    for rows in ([], [failed("magic", 0, "RF", "no")], zeros, earlier_recording()):
+    for rows in ([], [failed("magic", 0, "RF", "no")], zeros, recorded()):
         ask = shown(rows)
         assert ask("document.querySelector('table').tBodies[0].rows.length") == 15
