@@ -132,11 +132,15 @@ class Effort:
     larger_batch: int = 0
 
 
-def usual_effort(n: int) -> Effort:
-    """Without a budget. Few rows: few steps, before the criterion is overfitted."""
+def usual_effort(n: int, features: int) -> Effort:
+    """Without a budget. Few rows: few steps, before the criterion is overfitted. Many features: more weights to learn.
+
+    On training rows of covtype (64 features) 60 steps at 1001 rows gave an error 1.6 % below that of 40; on sets of
+    up to 32 features, 60 or 40 made no difference.
+    """
     if n < MANY:
         return Effort(9, int(np.interp(n, [100, 1000, MANY], [40, 80, 150])), 501)
-    return Effort(9, 100, 401, 40, 1001)
+    return Effort(9, 100, 401, int(np.interp(features, [32, 64], [40, 80])), 1001)
 
 
 # What a budget may buy, in the order of cost; for fewer rows the steps are cut to twice the usual ones.
@@ -146,6 +150,7 @@ EFFORTS = [
     Effort(2, 60, 501),
     Effort(9, 60, 401, 20, 701),
     Effort(9, 100, 401, 40, 1001),
+    Effort(9, 100, 401, 80, 1001),
     Effort(9, 120, 501, 120, 1001),
     Effort(9, 120, 701, 120, 1501),
     Effort(9, 200, 1001, 200, 2001),
@@ -171,7 +176,7 @@ class LeaveOneOutGradients(Plan):
         begun, workers = time.monotonic(), effective_n_jobs(1 if n_jobs is None else n_jobs)
         folds = self._held_out_folds(task)
         judges = {fold: Judge.of(task, fold, rng) for fold in folds}
-        effort = usual_effort(len(task.rows))
+        effort = usual_effort(len(task.rows), len(task.features) - task.features.count("step"))
         if self.budget is not None:
             effort = self._affordable(effort, task, len(folds), workers, rng)
             progress.report(stage="effort", kinds=effort.kinds, steps=effort.steps, batch=effort.batch)
