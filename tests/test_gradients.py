@@ -293,7 +293,7 @@ def test_no_gradient_and_no_width_sees_the_rows_set_aside(monkeypatch):
     monkeypatch.setattr(hgk.gradients, "Run", Spy)
     monkeypatch.setattr(hgk.gradients.Judge, "of", staticmethod(of))
     monkeypatch.setattr(hgk.gradients, "search", search)
-    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n: Effort(9, 2, 50, 2, 60))
+    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n, features: Effort(9, 2, 50, 2, 60))
     model = HGKRegressor(random_state=0).fit(X, y)
     (rows, verdict) = judged[0]
     aside = {tuple(row) for row in rows[verdict.out].tolist()}
