@@ -81,6 +81,19 @@ def test_splits_are_disjoint_differ_and_test_at_most_15000_rows():
 # -------------------------------------------------------------------------------------------------------- preparation
 
 
+def test_gaps_are_filled_by_the_training_rows_alone():
+    X, Z = np.array([[1.0], [np.nan], [3.0], [9.0]]), np.array([[np.nan], [100.0], [100.0]])
+    inside, outside = protocol.to_cube(X, Z)
+    assert inside[1] == outside[0] == 2 * (3 - 1) / (9 - 1) - 1
+    table = pd.DataFrame({"x": [1.0, np.inf, -np.inf, 3.0]})
+    np.testing.assert_array_equal(protocol.as_numbers(table)[:, 0], [1, np.nan, np.nan, 3])
+
+
+def test_a_target_with_gaps_is_refused():
+    with pytest.raises(DataError, match="missing or infinite cells"):
+        datasets.scaled_labels(pd.Series([1.0, np.inf, 2.0]), "mine")
+
+
 def test_x_is_scaled_by_the_training_rows_alone():
     rng = np.random.default_rng(0)
     X, Z = rng.normal(size=(50, 3)), rng.normal(size=(20, 3))
@@ -226,7 +239,7 @@ def test_a_table_of_one_s_own_with_text_gaps_and_labels(tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text("colour,size,kind\nred,1,a\nblue,,b\n,3,a\nred,4,\nblue,5,b\n")
     data = datasets.from_file(path, "kind")
-    assert (data.name, data.task, data.X.shape) == ("mine", "classification", (4, 2))
+    assert (data.name, data.task, data.X.shape) == ("mine:kind", "classification", (4, 2))
     np.testing.assert_array_equal(data.y, [-1, 1, -1, 1])
     split = protocol.make_split(data.name, data.X, data.y, 0)
     assert np.isfinite(split.X).all()

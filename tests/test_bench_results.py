@@ -171,12 +171,38 @@ def test_with_few_common_splits_the_means_decide_and_the_set_is_named():
 def test_ranks_are_scipys_with_ties_and_without():
     rng = np.random.default_rng(0)
     for errors in (rng.normal(size=(12, 5)), rng.integers(0, 4, (12, 5)).astype(float)):
-        average, chi2, p = friedman(errors)
+        average, chi2, p = friedman(stats.rankdata(errors, axis=1))
         expected = stats.friedmanchisquare(*errors.T)
         np.testing.assert_allclose(average, stats.rankdata(errors, axis=1).mean(axis=0), rtol=1e-12)
         assert chi2 == pytest.approx(expected.statistic, rel=1e-10)
         assert p == pytest.approx(expected.pvalue, rel=1e-8)
-    assert friedman(np.ones((3, 4)))[1:] == (0, 1)
+    assert friedman(np.full((3, 4), 2.5))[1:] == (0, 1)
+
+
+def test_a_method_that_fails_on_the_hard_splits_gains_nothing_by_it():
+    rows = []
+    for name in ("magic", "higgs", "cadata"):
+        for s in range(30):
+            error = (0.1 if s < 20 else 0.5) + 0.001 * (s % 7)
+            rows.append(row(name, s, "RF", error))
+            rows.append(row(name, s, "SVM", error + 0.02 + 0.001 * (s % 3)) if s < 20 else failed(name, s, "SVM", "no"))
+    summary = summarise(rows)
+    assert summary.marks["magic", "RF"] == BEST
+    assert summary.marks["magic", "SVM"] == SECOND
+    assert dict(zip(summary.ranks.methods, summary.ranks.average, strict=True)) == {"RF": 1.0, "SVM": 2.0}
+
+
+def test_ranks_of_complete_runs_are_those_of_the_means():
+    summary = summarise(made_up())
+    errors = summary.errors(summary.ranks.sets, summary.ranks.methods)
+    np.testing.assert_allclose(summary.ranks.average, stats.rankdata(errors, axis=1).mean(axis=0))
+
+
+def test_the_critical_difference_counts_the_sets_that_all_ranked_methods_have():
+    rows = [r for r in made_up() if (r["set"], r["method"]) != ("magic", "RF")]
+    ranks = summarise(rows).ranks
+    assert len(ranks.sets) == len(published.SETS) - 1
+    assert ranks.cd == critical_difference(len(ranks.methods), len(ranks.sets))
 
 
 def test_the_critical_difference_is_that_of_demsars_table():

@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from hgk.bench import datasets, protocol, runner
@@ -60,6 +61,25 @@ class Dies(Method):
     def fit(self, X, y, seed, effort):
         os.kill(os.getpid(), 9)
 
+class Exits(Zero):
+    name = "Exits"
+    def fit(self, X, y, seed, effort):
+        raise SystemExit("bye")
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+class SaysNothing(Zero):
+    name = "SaysNothing"
+    def fit(self, X, y, seed, effort):
+        raise Unspeakable
+
+class OddText(Zero):
+    name = "OddText"
+    def fit(self, X, y, seed, effort):
+        raise ValueError("file " + chr(0xDCFF))
+
 class DiesOnce(Zero):
     name = "DiesOnce"
     def fit(self, X, y, seed, effort):
@@ -91,11 +111,11 @@ def hgk(*arguments):
 
 
 def wait_for(condition):
-    for _ in range(1200):
+    for _ in range(3600):
         if condition():
             return
         time.sleep(0.05)
-    raise AssertionError("waited for a minute in vain")
+    raise AssertionError("waited for three minutes in vain")
 
 
 def gone(pid):
@@ -140,7 +160,7 @@ def test_every_installed_method_beats_the_mean_on_linear_data(name):
     json.dumps(runner._jsonable(fitted.chosen), allow_nan=False)
 
 
-def test_the_plain_machine_s_choice_does_not_see_the_test_rows():
+def test_what_a_method_trains_on_does_not_see_the_test_rows():
     data = datasets.load("diabetes")
     split = protocol.make_split("diabetes", data.X, data.y, 0, quick=True)
     train, test = protocol.split_rows(len(data.y), len(split.y), 0, protocol.QUICK_TEST_ROWS)
@@ -159,14 +179,18 @@ def test_failures_and_deaths_are_rows_and_the_others_go_on(odd, tmp_path):
     (odd / "neighbours.py").write_text(SHOWN)
     assert SHOWN.count("\n") < 40
     store = Store(tmp_path / "rows.jsonl")
-    runs = quick(["Zero", "Raises", "NotANumber", "kNN", "Dies"]) + quick(["Zero"], sets=["digits"])
+    bad = ["Raises", "NotANumber", "Exits", "SaysNothing", "OddText", "Dies"]
+    runs = quick(["Zero", *bad[:2], "kNN", *bad[2:]]) + quick(["Zero"], sets=["digits"])
     reported = []
     summary = run_all(runs, store, Processes(2, 1), report=lambda row, left: reported.append(len(left)))
     rows = {(r["set"], r["method"]): r for r in store.rows()}
-    assert (summary.ok, summary.failed, summary.elsewhere) == (3, 3, 0)
-    assert len(rows) == len(reported) == 6
+    assert (summary.ok, summary.failed, summary.elsewhere) == (3, 6, 0)
+    assert len(rows) == len(reported) == 9
     assert reported[-1] == 0
     assert rows["diabetes", "Raises"]["reason"] == "RuntimeError: two lines"
+    assert rows["diabetes", "Exits"]["reason"] == "SystemExit: bye"
+    assert rows["diabetes", "SaysNothing"]["reason"] == "Unspeakable"
+    assert rows["diabetes", "OddText"]["reason"].startswith("ValueError: file")
     assert rows["diabetes", "Dies"]["reason"] == runner.DIED
     assert "0 finite" in rows["diabetes", "NotANumber"]["reason"]
     assert set(rows["diabetes", "kNN"]["chosen"]) == {"n_neighbors"}
@@ -192,6 +216,51 @@ def test_a_set_that_cannot_be_had_is_a_failed_row_at_once(tmp_path, monkeypatch)
     summary = run_all(quick(["SVM", "RF"], sets=["thyroid-ann"]), store, Processes(1, 1))
     assert summary.failed == 2
     assert all("thyroid-ann is not here" in row["reason"] for row in store.rows())
+
+
+def test_a_table_of_one_s_own_that_changes_is_another_one(tmp_path):
+    table = tmp_path / "mine.csv"
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 3)), columns=["x", "y", "z"])
+    frame.to_csv(table, index=False)
+    store = Store(tmp_path / "rows.jsonl")
+
+    def done(target):
+        source = Source(datasets.from_file(table, target).name, file=str(table), target=target)
+        return run_all(plan([source], ["RF"], [0], Effort(threads=1, quick=True)), store, Here())
+
+    assert done("y").ok == 1
+    assert done("y").ok == 0  # it is there
+    assert done("z").ok == 1  # another target is another set
+    assert {row["set"] for row in store.rows()} == {"mine:y", "mine:z"}
+    runner._load.cache_clear()
+    runner._fingerprint.cache_clear()
+    (frame + 1e-3).to_csv(table, index=False)
+    with pytest.raises(runner.RunnerError, match="holds rows of another table named 'mine:y'"):
+        done("y")
+
+
+class Here(runner.Workers):
+    """Does runs at once, in this process."""
+
+    width = 1
+
+    def submit(self, run):
+        return Done(runner.execute(run))
+
+    def wait(self, under_way):
+        return set(under_way)
+
+    def result(self, future, run):
+        return future.row
+
+    def close(self):
+        pass
+
+
+class Done:
+    def __init__(self, row):
+        self.row = row
 
 
 def test_quick_rows_and_real_ones_do_not_mix(tmp_path):

@@ -1,6 +1,7 @@
 """The store: durable, safe with several writers, and clear about damage."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -67,12 +68,25 @@ def test_damaged_rows_are_reported_by_line_and_passed_over(tmp_path):
         json.dumps(row(3, mse=float("nan"))),
         json.dumps(row(True)),
         json.dumps(row(4)),
+        json.dumps(row(5, mse=True)),
+        json.dumps(row(6, mse=-1)),
+        json.dumps(row(7, mse=10**400)),
+        "[" * 100_000,
     ]
     path.write_bytes("\n".join(lines).encode() + b"\n\xff\xfe\n")
     rows, damages = read(path)
     assert [r["split"] for r in rows] == [0, 4]
-    assert [d.line for d in damages] == [2, 3, 4, 6, 7, 8, 10]
+    assert [d.line for d in damages] == [2, 3, 4, 6, 7, 8, 10, 11, 12, 13, 14]
     assert "status='odd'" in str(damages[3])
+
+
+def test_a_row_is_on_the_disk_when_append_returns(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("os.fsync", lambda handle: synced.append(os.fstat(handle).st_size))
+    store = Store(tmp_path / "rows.jsonl")
+    store.append(row(0))
+    assert synced[0] == store.path.stat().st_size  # the file, whole; then its folder
+    assert len(synced) == 2
 
 
 def test_success_counts_more_than_failure_and_later_more_than_earlier():

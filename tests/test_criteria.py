@@ -92,3 +92,19 @@ def test_k_fold_with_single_rows_is_leave_one_out():
 def test_gram_is_the_product_with_the_transpose(n, m):
     A = torch.randn(n, m, dtype=torch.float64, generator=torch.Generator().manual_seed(n))
     torch.testing.assert_close(gram(A), A @ A.T, rtol=1e-12, atol=1e-12)
+
+
+def test_single_precision_gives_the_gradient_of_double():
+    """Of the inverse and its products only; below nλ = 10⁻³ all is in double precision."""
+    rows = random_rows(200, weighted=True)
+    kernel = random_kernel(ARCHITECTURES["all kinds"])
+    K = kernel.matrix(rows.X).float()
+    for lam in (1e-1, 1e-4, 1e-7):
+        single = LeaveOneOut(torch.float32)(K, rows.Y, lam, rows.weight)
+        double = LeaveOneOut()(K, rows.Y, lam, rows.weight)
+        exact = float(rows.weight.sum()) * lam < 1e-3
+        assert single.dK.dtype == (torch.float64 if exact else torch.float32)
+        assert single.value == pytest.approx(double.value, rel=0 if exact else 1e-4)
+        error = (single.dK - double.dK).norm() / double.dK.norm()
+        assert float(error) < (1e-12 if exact else 1e-3)
+        assert single.dlog_lam == pytest.approx(double.dlog_lam, rel=1e-3, abs=1e-9)

@@ -504,3 +504,29 @@ def test_the_calibration_minimises_the_logarithmic_loss(classes):
     np.testing.assert_allclose(found.probabilities(t).sum(1), 1)
     best = found.probabilities(t).argmax(1)
     assert np.array_equal(best, t.argmax(1) if classes > 2 else (t[:, 0] > 0).astype(int))
+
+
+def test_a_tree_that_was_asked_for_stays_even_without_time():
+    X, y = make_friedman1(300, n_features=6, noise=0.5, random_state=0)
+    tree = two_layers(X.shape[1], 3, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StoppedEarlyWarning)
+        model = HGKRegressor(architecture=tree, time_budget=1e-3, random_state=0).fit(X, y)
+    assert len(model.kernel_.architecture.coordinates) == 3
+
+
+def test_the_default_drops_weights_that_hardly_matter():
+    X, y = make_friedman1(400, n_features=6, noise=0.5, random_state=0)
+    model = HGKRegressor(random_state=0).fit(X, y)
+    learned = [m.kernel.architecture for m in model.machines_ if m.kernel.architecture.depth == 2]
+    assert learned
+    assert all(sum(map(len, a.coordinates)) < 8 * a.d for a in learned)
+
+
+def test_weights_of_no_weight_do_not_matter():
+    X, y = make_friedman1(200, n_features=6, noise=0.5, random_state=0)
+    weight = np.ones(200)
+    weight[::7] = 1e-46
+    model = HGKRegressor("plain", random_state=0).fit(X, y, sample_weight=weight)
+    without = HGKRegressor("plain", random_state=0).fit(X[weight == 1], y[weight == 1])
+    np.testing.assert_allclose(model.predict(X), without.predict(X), atol=1e-9)

@@ -327,6 +327,11 @@ def test_it_beats_ridge_regression_on_the_delve_sets(name):
     assert np.mean((model.predict(Z) - z) ** 2) < 0.97 * np.mean((ridge.predict(Z) - z) ** 2)
 
 
+def test_the_root_is_cheap_and_degree_costs():
+    """Bach's weights: d = 0.1 at the root, β^degree elsewhere."""
+    assert ROOT_WEIGHT == 0.1
+
+
 def test_pairs_of_columns_are_counted_once():
     hull = Hull(4, 1)
     hull.add([ROOT, *(((i, 1),) for i in range(4))])

@@ -285,6 +285,28 @@ def test_the_refinement_says_when_single_precision_is_not_enough():
     assert refined(K, 0.1, rows.Y, most=1) is None
 
 
+@pytest.mark.parametrize("size", [1e-200, 1e160])
+def test_the_refinement_takes_labels_of_any_size_and_refuses_infinite_ones(size):
+    K, Y, _ = problem(n=100)
+    torch.testing.assert_close(refined(K, 0.1, Y * size) / size, refined(K, 0.1, Y), rtol=1e-10, atol=1e-12)
+    Y[3, 0] = torch.inf
+    assert refined(K, 0.1, Y) is None
+
+
+def test_every_column_is_refined_to_its_own_size():
+    K, Y, _ = problem(n=300)
+    Y[:, 1] *= 1e-9
+    exact = torch.linalg.solve(K + 0.01 * torch.eye(300, dtype=torch.float64), Y)
+    torch.testing.assert_close(refined(K, 0.01, Y)[:, 1] * 1e9, exact[:, 1] * 1e9, rtol=1e-8, atol=1e-9)
+
+
+def test_conjugate_gradients_need_few_products():
+    """Adding (L Lᵀ)⁻¹ r again and again, without conjugate directions, does not get there in 60."""
+    rows = random_rows(600)
+    K = KERNEL.with_gamma(3.0).matrix(rows.X)
+    assert refined(K, 3e-4, rows.Y, most=8) is not None
+
+
 @pytest.mark.parametrize(("gamma", "lam"), [(1.0, 1e-6), (100.0, 1e-10)])
 def test_many_rows_solve_the_same_system(gamma, lam):
     """In the second case the factor in single precision breaks down, and the one in double precision is taken."""

@@ -11,7 +11,8 @@ import torch
 from sklearn.linear_model import RidgeCV
 from torch import nn
 
-from hgk.bench.methods import METHODS, Effort
+from hgk.bench import networks
+from hgk.bench.methods import METHODS, Effort, dnn
 from hgk.bench.networks import Folds, Run, Schedule, Stack, choose, forward, gradient, shared, train
 
 # Sums of a few dozen terms in double precision; in single precision, after some hundred steps.
@@ -146,10 +147,10 @@ def test_those_that_leave_do_not_disturb_the_others(monkeypatch):
     for patience in (3, 1000):
         train(stack, theta, fold, folds, Schedule(epochs=15, batch=20, rate=0.05, patience=patience), seed=0)
     short, long = seen[:-15], seen[-15:]
-    assert any(0 < len(networks) < len(theta) for networks, _, _ in short), "none left: no test"
-    for (networks, weights, errors), (_, all_weights, all_errors) in zip(short, long, strict=False):
-        torch.testing.assert_close(weights, all_weights[networks], **ROUNDING)
-        np.testing.assert_allclose(errors, all_errors[networks], **ROUNDING)
+    assert any(0 < len(own) < len(theta) for own, _, _ in short), "none left: no test"
+    for (own, weights, errors), (_, all_weights, all_errors) in zip(short, long, strict=False):
+        torch.testing.assert_close(weights, all_weights[own], **ROUNDING)
+        np.testing.assert_allclose(errors, all_errors[own], **ROUNDING)
 
 
 def test_the_error_is_that_of_clipped_predictions_on_rows_not_trained_on():
@@ -233,6 +234,17 @@ def test_flops_are_counted_by_the_product():
     products = 3 * 4 + 4 * 5 + 5 * 1
     assert stack.forward_flops() == 2 * products
     assert stack.step_flops(10) == 10 * (6 * products - 2 * 3 * 4) + 12 * stack.entries
+
+
+def test_the_fifteen_architectures_of_the_paper_s_kind(monkeypatch):
+    """Up to 1000 relu units per layer; the method gives all fifteen and the full schedule to the search."""
+    assert len(set(networks.ARCHITECTURES)) == 15
+    assert max(max(a) for a in networks.ARCHITECTURES) == 1000
+    asked = {}
+    monkeypatch.setattr(dnn, "choose", lambda X, y, *given, **more: asked.update(given=given) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        dnn.DNN().fit(*rows(20), 0, Effort(threads=1))
+    assert asked["given"] == (networks.ARCHITECTURES, Schedule())
 
 
 def test_the_method_chooses_and_says_what():

@@ -257,7 +257,9 @@ def _results(path: Path) -> list[store.Row]:
     _tell_damages(path, damages)
     if not rows:
         raise Unusable(f"The store {path} has no rows yet; fill it with `hgk bench run --out {path}`.")
-    return store.latest(rows)
+    if len({row.get("preset", "paper") for row in rows}) > 1:
+        raise Unusable(f"The store {path} mixes rows of the presets quick and paper; their errors do not compare.")
+    return rows
 
 
 def _tell_damages(path: Path, damages: Sequence[store.Damage]) -> None:

@@ -280,6 +280,7 @@ class _HGK(BaseEstimator):
         y = _check_y(y, multi_output=self._multi_output, y_numeric=self._y_numeric, estimator=self)
         self._check_width()
         weight = _check_sample_weight(sample_weight, columns[0], dtype=np.float64, ensure_non_negative=True)
+        weight = np.where(weight < 1e-12 * weight.max(), 0.0, weight)  # no difference to the fit, but to its rounding
         return columns, self._encode(y, weight), weight
 
     def _columns(self, X, reset: bool) -> list[np.ndarray]:

@@ -58,12 +58,19 @@ Build = Callable[[Sequence[str]], Architecture]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kind of tree, how hard its log-weights are pulled to their mean, and how much may be dropped in the end."""
+    """A kind of tree, and how hard its log-weights are pulled to their mean.
+
+    A tree that the user asked for keeps all its weights, and is judged even if there is no time to learn any.
+    """
 
     name: str
     build: Build
     shrink: float = 0.0
-    pruning: float = PRUNING
+    asked: bool = False
+
+    @property
+    def pruning(self) -> float:
+        return 0.0 if self.asked else PRUNING
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,8 +189,7 @@ class LeaveOneOutGradients(Plan):
             progress.report(stage="effort", kinds=effort.kinds, steps=effort.steps, batch=effort.batch)
             progress.deadline = begun + 0.7 * self.budget  # the rest is for judging and training
         trials, judges = self._trials(task, effort, judges, rng, progress, workers)
-        # A tree that was asked for is not exchanged for the plain kernel.
-        chosen = choose(trials[1:] if self.build is not None and trials[1:] else trials, task, judges, progress)
+        chosen = choose(trials, task, judges, progress)
         seconds = None if self.budget is None else self.budget - (time.monotonic() - begun)
         return self._train(chosen, task, rng, progress, seconds)
 
@@ -192,17 +198,16 @@ class LeaveOneOutGradients(Plan):
         return list(task.folds)[: 3 if len(task.rows) < 1000 else 1]
 
     def candidates(self, n: int, features: Sequence[str], effort: Effort) -> list[Candidate]:
-        """The safest first, then the slower ones, so that the last to end does not end alone."""
+        """The safest first, then in the order of what they add."""
         if self.build is not None:
-            return [Candidate("given", self.build, pruning=0.0)]
+            return [Candidate("given", self.build, asked=True)]
         if n < FEWEST:
             return []
         if n < 1000:
             found = [Candidate("mixed", mixed), Candidate("mixed, shrunk", mixed, shrink=0.1)]
         else:
-            found = [Candidate("all kinds", all_kinds)]
+            found = [Candidate("all kinds", all_kinds), Candidate("maps", maps), Candidate("oblique", oblique)]
             found += [Candidate("warped", warped)] if "step" in features else []
-            found += [Candidate("oblique", oblique), Candidate("maps", maps)]
         return found[: effort.kinds]
 
     def _affordable(self, usual: Effort, task: Task, folds: int, workers: int, rng) -> Effort:
@@ -232,19 +237,24 @@ class LeaveOneOutGradients(Plan):
         that came to all of these.
         """
         candidates = self.candidates(len(task.rows), task.features, effort)
-        jobs = [(candidate, fold) for fold in judges for candidate in candidates]
+        # The first is first; then the slower ones, so that the last to end does not end alone.
+        jobs = [(candidate, fold) for fold in judges for candidate in [*candidates[:1], *candidates[:0:-1]]]
         last, *children = rng.spawn(1 + len(jobs))
         work: list[Any] = []
         for (candidate, fold), child in zip(jobs, children, strict=True):
             tagged = progress.of(candidate=candidate.name, fold=fold)
             work.append(delayed(_one_run)(candidate, effort, task, judges[fold], child, tagged))
-        work.append(delayed(_plain)(task, judges, last))
+        if self.build is None:  # a tree that was asked for is not exchanged for the plain kernel
+            work.append(delayed(_plain)(task, judges, last))
         with threads(1):
-            *found, plain = Parallel(n_jobs=min(workers, len(work)), require="sharedmem")(work)
+            found = Parallel(n_jobs=min(workers, len(work)), require="sharedmem")(work)
+        plain = found.pop() if self.build is None else None
         runs = {(candidate.name, fold): run for (candidate, fold), run in zip(jobs, found, strict=True) if run}
         through = self._through(judges, {fold: runs.get((c.name, fold)) for c in candidates[:1] for fold in judges})
-        verdicts = [run for run, fold in zip(plain, judges, strict=True) if fold in through]
-        trials = [self._trial("plain", verdicts, task, through, progress)]
+        trials = []
+        if plain is not None:
+            verdicts = [run for run, fold in zip(plain, judges, strict=True) if fold in through]
+            trials.append(self._trial("plain", verdicts, task, through, progress))
         for candidate in candidates:
             own = [runs.get((candidate.name, fold)) for fold in through]
             if all(own):
@@ -322,8 +332,8 @@ class Judged:
 
 
 def _one_run(candidate: Candidate, effort: Effort, task: Task, judge: Judge, rng, progress: Progress) -> Judged | None:
-    """Both rounds of one candidate on one fold, and the verdict; None if there is no time left."""
-    if progress.cut():
+    """Both rounds of one candidate on one fold, and the verdict; None if there is no time left and nobody asked."""
+    if progress.cut() and not candidate.asked:
         return None
     part, watched = task.rows[judge.training], task.rows[judge.watched] if len(judge.watched) else None
     tree = candidate.build(task.features)

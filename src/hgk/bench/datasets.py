@@ -82,7 +82,6 @@ def _without_id(table: pd.DataFrame) -> pd.DataFrame:
     return table.drop(columns=[c for c in table.columns if str(c).lower() in ("id", "id:")])
 
 
-_NOT_FEATURES = ("total_UPDRS", "subject#", "subject.")
 _SPECS = [
     Spec("bank-marketing", 45211, 16, "BC", "UCI", openml=1461),
     Spec("cadata", 20640, 8, "REG", "LIBSVM", openml=537),
@@ -183,7 +182,8 @@ def from_file(path: str | os.PathLike, target: str) -> DataSet:
         )
     y = table.pop(target)
     task = "regression" if pd.api.types.is_float_dtype(y) or y.nunique() > 50 else "classification"
-    return DataSet(path.stem, table, scaled_labels(y, path.stem), task)
+    name = f"{path.stem}:{target}"  # another target of the same table is another set
+    return DataSet(name, table, scaled_labels(y, name), task)
 
 
 def read_table(path: Path) -> pd.DataFrame:
@@ -217,6 +217,8 @@ def scaled_labels(y: pd.Series, name: str) -> np.ndarray:
         numbers = pd.to_numeric(y.astype(str) if isinstance(y.dtype, pd.CategoricalDtype) else y).to_numpy(dtype=float)
     except (ValueError, TypeError):
         numbers = pd.factorize(y.astype(str), sort=True)[0].astype(float)
+    if not np.isfinite(numbers).all():
+        raise DataError(f"The target of {name} has missing or infinite cells; leave these rows out.")
     low, high = numbers.min(), numbers.max()
     if not high > low:
         raise DataError(f"The target of {name} is constant; there is nothing to learn.")

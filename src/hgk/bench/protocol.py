@@ -6,10 +6,11 @@ most 15,000, test. The training sizes are those of the paper's table.
     x_j  ->  2 (x_j - min_j) / (max_j - min_j) - 1        min, max over the training rows; a constant column is 0
     R    =   (1/n_test) Σ (y_i - clip(f(x_i)))²            clip to [-1, 1]
 
-The paper scales with the range of all rows. Here the test rows have no say in x, so that single test cells may lie
-outside [-1, 1]. y is scaled by the range of all rows, as in the paper (:mod:`hgk.bench.datasets`): its bounds are
-what predictions are clipped to, and errors stay comparable between splits. A missing cell becomes the median of the
-column's training rows; text becomes the number of its category in alphabetical order.
+The paper scales with the range of all rows. Here the test rows have no say in the scaling of x, so that single test
+cells may lie outside [-1, 1]. y is scaled by the range of all rows, as in the paper (:mod:`hgk.bench.datasets`): its
+bounds are what predictions are clipped to, and errors stay comparable between splits. A missing or infinite cell
+becomes the median of the column's training rows. Text becomes the number of its value among the sorted values of all
+rows, as in files where text is coded already: a value that only test rows have moves the numbers of the others.
 """
 
 from __future__ import annotations
@@ -74,8 +75,9 @@ def make_split(name: str, X: pd.DataFrame, y: np.ndarray, split: int, quick: boo
 
 
 def as_numbers(X: pd.DataFrame) -> np.ndarray:
-    """Float columns; text and categories as the numbers of their sorted values, a missing one as a NaN."""
-    return np.column_stack([_column(X.iloc[:, j]) for j in range(X.shape[1])])
+    """Float columns; text and categories as the numbers of their sorted values; missing and infinite cells as NaN."""
+    numbers = np.column_stack([_column(X.iloc[:, j]) for j in range(X.shape[1])])
+    return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
 def _column(column: pd.Series) -> np.ndarray:

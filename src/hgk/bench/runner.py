@@ -12,6 +12,7 @@ time, and the run that then kills its worker alone gets a row that says so.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import logging
 import os
@@ -37,7 +38,7 @@ from hgk import __version__
 from hgk.arrays import threads
 from hgk.bench import datasets
 from hgk.bench.methods import METHODS, Effort
-from hgk.bench.protocol import clipped_error, make_split
+from hgk.bench.protocol import as_numbers, clipped_error, make_split
 from hgk.bench.store import Key, Row, Store
 
 # Seconds until a scheduler that does not answer, or has no workers, is given up.
@@ -99,8 +100,16 @@ def execute(run: Run) -> Row:
         with warnings.catch_warnings(), threads(run.effort.threads), threadpool_limits(run.effort.threads):
             warnings.simplefilter("ignore")
             return _execute(run)
-    except Exception as error:
-        return failed(run, f"{type(error).__name__}: {' '.join(str(error).split())}", time.perf_counter() - start)
+    except BaseException as error:  # also sys.exit() and KeyboardInterrupt within a method: it is the run's failure
+        return failed(run, _said(error), time.perf_counter() - start)
+
+
+def _said(error: BaseException) -> str:
+    """An exception on one line; one whose text cannot be had is named by its kind."""
+    try:
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    except Exception:
+        return type(error).__name__
 
 
 def _execute(run: Run) -> Row:
@@ -126,6 +135,7 @@ def _execute(run: Run) -> Row:
         n_test=len(split.y_test),
         chosen=_jsonable(fitted.chosen),
         device=effort.device,
+        data=_fingerprint(run.source),
     )
 
 
@@ -140,6 +150,13 @@ def _row(run: Run, **filled: Any) -> Row:
     empty |= {"chosen": {}, "reason": None, "threads": run.effort.threads, "device": run.effort.device}
     empty |= {"machine": _machine(), "versions": _versions(method), "finished": _now()}
     return empty | {"preset": "quick" if run.effort.quick else "paper"} | filled
+
+
+@lru_cache(maxsize=2)
+def _fingerprint(source: Source) -> str:
+    """Of the columns and labels in their order: splits are pairs only where it is the same."""
+    data = _load(source)
+    return hashlib.sha256(np.column_stack([as_numbers(data.X), data.y]).tobytes()).hexdigest()[:16]
 
 
 @lru_cache(maxsize=2)
@@ -203,7 +220,7 @@ class Workers(ABC):
         """The futures, one at least, that are through."""
 
     @abstractmethod
-    def result(self, future: Any) -> Row | None:
+    def result(self, future: Any, run: Run) -> Row | None:
         """The row, or None when the worker died."""
 
     @abstractmethod
@@ -239,11 +256,13 @@ class Processes(Workers):
     def wait(self, under_way):
         return futures.wait(list(under_way), return_when=futures.FIRST_COMPLETED).done
 
-    def result(self, future):
+    def result(self, future, run):
         try:
             return future.result()
         except BrokenProcessPool:
             return None
+        except Exception as error:
+            return failed(run, f"the worker could not do the run ({_said(error)})")
 
     def close(self) -> None:
         self._pool().shutdown(wait=True, kill_workers=True)
@@ -320,13 +339,17 @@ class Cluster(Workers):
                 raise RunnerError(GONE) from None
         raise RunnerError("The Dask cluster has no workers left; start some, and the same command goes on.")
 
-    def result(self, future):
+    def result(self, future, run):
         if future.status == "cancelled":
             raise RunnerError(GONE)
         try:
             return future.result()
         except self.dask.KilledWorker:
             return None
+        except futures.CancelledError:
+            raise RunnerError(GONE) from None
+        except Exception as error:  # a worker without hgk, say
+            return failed(run, f"the worker could not do the run ({_said(error)})")
 
     def close(self) -> None:
         self.client.close(timeout=2)
@@ -368,6 +391,7 @@ def run_all(
     loop = _Loop(store, workers, retry_failed, report)
     try:
         check_preset(store, runs)
+        check_own(store, runs)
         loop.do(missing(runs, store, retry_failed))
         again, loop.elsewhere = missing(loop.elsewhere, store, retry_failed), []
         loop.do(again)
@@ -376,6 +400,17 @@ def run_all(
         workers.close()
     left = missing(loop.elsewhere, store, retry_failed)
     return Summary(loop.count["ok"], loop.count["failed"], len(left))
+
+
+def check_own(store: Store, runs: Iterable[Run]) -> None:
+    """A table of one's own that has changed since its rows were stored is another one."""
+    for source in {run.source for run in runs if run.source.file is not None}:
+        known = {row["data"] for row in store.rows() if row["set"] == source.name and "data" in row}
+        if known - {_fingerprint(source)}:
+            raise RunnerError(
+                f"The store {store.path} holds rows of another table named {source.name!r}; give another --out, or "
+                "rename the file."
+            )
 
 
 def check_preset(store: Store, runs: Iterable[Run]) -> None:
@@ -441,7 +476,8 @@ class _Loop:
         self.under_way[self.workers.submit(run)] = run
 
     def _take(self, future: Any, waiting: deque[Run]) -> None:
-        row, run = self.workers.result(future), self.under_way.pop(future)
+        run = self.under_way.pop(future)
+        row = self.workers.result(future, run)
         suspect, self.alone = self.alone is run, None
         if row is None and not suspect:
             self.suspects.append(run)
@@ -480,7 +516,8 @@ def seconds_left(left: Sequence[Run], rows: Sequence[Row], width: int) -> float 
     """
     times: dict[str, list[float]] = {}
     for row in rows:
-        times.setdefault(row["method"], []).append(row["seconds"] + (row.get("predict_seconds") or 0.0))
+        seconds = (row.get("seconds") or 0.0) + (row.get("predict_seconds") or 0.0)
+        times.setdefault(row["method"], []).append(seconds)
     if not times:
         return None
     mean = {method: float(np.mean(seconds)) for method, seconds in times.items()}

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,10 +56,14 @@ def parse(line: bytes) -> Row:
             raise ValueError(f"{field}={row.get(field)!r}")
     if row["status"] not in ("ok", "failed"):
         raise ValueError(f"status={row['status']!r}")
-    mse = row.get("mse")
-    if row["status"] == "ok" and not (isinstance(mse, int | float) and math.isfinite(mse)):
-        raise ValueError(f"mse={mse!r}")
+    if row["status"] == "ok" and not _amount(row.get("mse")):
+        raise ValueError(f"mse={row.get('mse')!r}")
     return row
+
+
+def _amount(value: Any) -> bool:
+    """A number >= 0 that a float can hold."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
 
 
 def read(path: str | os.PathLike) -> tuple[list[Row], list[Damage]]:
@@ -75,8 +79,8 @@ def read(path: str | os.PathLike) -> tuple[list[Row], list[Damage]]:
         if line.strip():
             try:
                 rows.append(parse(line))
-            except ValueError as error:  # JSON's and Unicode's errors are ValueErrors
-                damages.append(Damage(number, str(error)))
+            except (ValueError, RecursionError) as error:  # JSON's and Unicode's errors are ValueErrors
+                damages.append(Damage(number, str(error)[:200]))
     return rows, damages
 
 
@@ -114,7 +118,7 @@ class Store:
 
     def append(self, row: Row) -> None:
         """Durable when it returns."""
-        line = json.dumps(row, allow_nan=False, ensure_ascii=False).encode() + b"\n"
+        line = json.dumps(row, allow_nan=False).encode() + b"\n"
         with self._lock:
             new = not self.path.exists()
             with open(self.path, "ab+", buffering=0) as file:

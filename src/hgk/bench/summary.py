@@ -11,8 +11,13 @@ and b is significantly worse than a if mean(d) > 0 and p < 0.05. Splits overlap,
 methods some differences are called significant by chance. With fewer than five common splits hardly any difference is
 significant, and every method would be marked: there the means decide, and the set is named in ``untested``.
 
-Ranks: r_ij is the rank of method j on set i by the mean (ties share the average rank), N sets, k methods, R_j the
-average rank. Friedman's statistic, corrected for ties, and Nemenyi's critical difference are
+Where a method failed or is missing on some splits, means are over different splits and do not compare: the order of
+methods on a set, for marks and ranks, is by the mean difference over common splits, pair by pair,
+
+    r_ij = 1 + #{l: l is better than j on their common splits} + ½ #{l: as good},
+
+which is the rank of the mean where all splits are there. N sets, k methods, R_j the average of r_ij over sets.
+Friedman's statistic, corrected for ties, and Nemenyi's critical difference are
 
     χ² = (k - 1) N² Σ_j (R_j - (k + 1)/2)² / Σ_ij (r_ij - (k + 1)/2)²,    p = P(χ²_{k-1} > χ²),
     CD = q √(k (k + 1) / (6 N)),    q = the 95 % point of the studentised range of k normals, over √2:
@@ -34,7 +39,7 @@ from typing import Any
 
 import numpy as np
 from scipy.special import chdtrc, stdtr
-from scipy.stats import rankdata, studentized_range
+from scipy.stats import studentized_range
 
 from hgk.bench import published
 from hgk.bench.published import BEST, SECOND
@@ -163,9 +168,9 @@ def paired_p(a: Mapping[int, float], b: Mapping[int, float]) -> tuple[float, flo
     return mean, float(2 * stdtr(n - 1, -abs(mean) * math.sqrt(n) / sd)), n
 
 
-def mark(means: Mapping[str, float], worse: Callable[[str, str], bool]) -> dict[str, int]:
-    """BEST and SECOND by the module's rule; ``worse(b, a)`` says whether b is significantly worse than a."""
-    first, *others = sorted(means, key=lambda m: means[m])
+def mark(order: Mapping[str, float], worse: Callable[[str, str], bool]) -> dict[str, int]:
+    """BEST and SECOND by the module's rule, smallest first; ``worse(b, a)``: b is significantly worse than a."""
+    first, *others = sorted(order, key=lambda m: order[m])
     best = [first, *(m for m in others if not worse(m, first))]
     if len(best) > 1 or not others:
         return dict.fromkeys(best, BEST)
@@ -181,12 +186,20 @@ def mark_cells(cells: Mapping[str, Cell]) -> tuple[dict[str, int], bool]:
         nonlocal tested
         difference, p, n = paired_p(cells[a].errors, cells[b].errors)
         tested &= n >= SPLITS_FOR_A_TEST
-        if n < SPLITS_FOR_A_TEST:
-            return cells[b].mean > cells[a].mean
-        return difference > 0 and p < LEVEL
+        return difference > 0 and (n < SPLITS_FOR_A_TEST or p < LEVEL)
 
-    means = {m: cell.mean for m, cell in cells.items() if cell.n}
-    return (mark(means, worse) if means else {}), tested
+    found = {m: cell for m, cell in cells.items() if cell.n}
+    return (mark(pairwise_ranks(found), worse) if found else {}), tested
+
+
+def pairwise_ranks(cells: Mapping[str, Cell]) -> dict[str, float]:
+    """r_j of the methods on one set; two methods without a common split are compared by their means."""
+
+    def lead(a: str, b: str) -> float:
+        difference, _, n = paired_p(cells[a].errors, cells[b].errors)
+        return float(np.sign(difference if n else cells[b].mean - cells[a].mean))
+
+    return {b: 1 + sum((1 + lead(a, b)) / 2 for a in cells if a != b) for b in cells}
 
 
 def critical_difference(k: int, N: int) -> float:
@@ -194,8 +207,8 @@ def critical_difference(k: int, N: int) -> float:
     return float(studentized_range.ppf(1 - LEVEL, k, np.inf)) / math.sqrt(2) * math.sqrt(k * (k + 1) / (6 * N))
 
 
-def friedman(errors: np.ndarray) -> tuple[np.ndarray, float, float]:
-    """Average ranks of the columns, Friedman's χ² and its p.
+def friedman(r: np.ndarray) -> tuple[np.ndarray, float, float]:
+    """From ranks, sets × methods: average ranks of the methods, Friedman's χ² and its p.
 
     Examples
     --------
@@ -205,8 +218,7 @@ def friedman(errors: np.ndarray) -> tuple[np.ndarray, float, float]:
     >>> average.tolist(), round(chi2, 6), round(p, 3)
     ([1.0, 2.5, 2.5], 3.0, 0.223)
     """
-    N, k = errors.shape
-    r = rankdata(errors, axis=1)
+    N, k = r.shape
     R = r.mean(axis=0)
     spread = float(((r - (k + 1) / 2) ** 2).sum())
     chi2 = (k - 1) * N**2 * float(((R - (k + 1) / 2) ** 2).sum()) / spread if spread else 0.0
@@ -328,7 +340,8 @@ def _ranks(sets: Sequence[str], methods: Sequence[str], cells: Mapping[Key, Cell
     common = tuple(s for s in sets if all(s in recorded[m] for m in chosen))
     if len(chosen) < 2 or len(common) < 2:
         return None
-    R, chi2, p = friedman(np.array([[cells[s, m].mean for m in chosen] for s in common]))
+    ranks = [pairwise_ranks({m: cells[s, m] for m in chosen}) for s in common]
+    R, chi2, p = friedman(np.array([[on_set[m] for m in chosen] for on_set in ranks]))
     order = np.argsort(R, kind="stable")
     return Ranks(
         methods=tuple(chosen[j] for j in order),
