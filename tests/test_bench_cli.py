@@ -84,7 +84,7 @@ def test_results_of_a_store_that_is_not_there_or_empty(call, tmp_path):
 def test_a_run_is_resumed_and_failures_are_remembered(call, tmp_path):
     out, table = tmp_path / "rows.jsonl", tmp_path / "mine.csv"
     table.write_text("a,b,y\n" + "".join(f"{i},{i % 3},{i}\n" for i in range(30)))
-    row = {"set": "mine", "split": 0, "method": "SVM", "status": "failed", "mse": None, "reason": "a reason"}
+    row = {"set": "mine:y", "split": 0, "method": "SVM", "status": "failed", "mse": None, "reason": "a reason"}
     out.write_text("torn\n" + json.dumps(row | {"seconds": 0.0}))
     arguments = ["bench", "run", "--file", table, "--target", "y", "--methods", "svm", "--out", out]
     code, said, err = call(*arguments, "--splits", 1)
@@ -95,7 +95,7 @@ def test_a_run_is_resumed_and_failures_are_remembered(call, tmp_path):
     code, said, _ = call(*arguments, "--splits", 2, "--retry-failed")
     assert code == 0
     assert "2 runs done, 0 failed" in said
-    assert "mine, split 1, SVM: " in said
+    assert "mine:y, split 1, SVM: " in said
     rows, _ = read(out)
     assert [(r["status"], r["split"]) for r in rows] == [("failed", 0), ("ok", 0), ("ok", 1)]
     assert [(r["n_train"], r["n_test"]) for r in rows[1:]] == [(20, 10), (20, 10)]

@@ -438,6 +438,8 @@ def browser():
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(programs[1]))
+    driver.implicitly_wait(30)  # busy machines draw late
+    driver.set_script_timeout(60)
     yield driver
     driver.quit()
 
@@ -507,6 +509,7 @@ def test_the_papers_numbers_are_shown_on_demand(browser, shown):
 def test_points_say_what_they_are_under_the_pointer_and_by_key(browser, shown):
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.wait import WebDriverWait
 
     rows = made_up(["SVM", "RF", "DNN"], splits=3)
     ask, summary = shown(rows), summarise(rows)
@@ -518,6 +521,7 @@ def test_points_say_what_they_are_under_the_pointer_and_by_key(browser, shown):
         frames = "requestAnimationFrame(() => requestAnimationFrame(arguments[1]));"
         browser.execute_async_script(scroll + frames, point)
         ActionChains(browser).move_to_element(point).perform()
+        WebDriverWait(browser, 30).until(lambda _: ask(tip))
         name, method = re.match(r"(.*), (.*)\n", ask(tip)).groups()
         cell = summary.cells[name, method]
         mean, sd = map(float, re.search(r"\n(\S+) ± (\S+), 3 splits", ask(tip)).groups())
