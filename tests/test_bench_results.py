@@ -454,6 +454,8 @@ def shown(browser, tmp_path):
             browser.get_log(log)
         addresses.append(write_page(rows, tmp_path / "page.html").as_uri())
         browser.get(addresses[-1])
+        # Figures are drawn when the page knows its width, in the frame after it has loaded.
+        browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
         return lambda script, *arguments: browser.execute_script(f"return {script}", *arguments)
 
     yield show
