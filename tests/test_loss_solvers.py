@@ -10,6 +10,7 @@ from sklearn.svm import LinearSVC
 from cases import ARCHITECTURES, LOSSES, random_kernel, random_rows
 from hgk.losses import BoxLoss, EpsilonInsensitive, Expectile, Hinge, LeastSquares, Logistic, Pinball, SquaredHinge
 from hgk.solvers import BoxDual, Cholesky, Newton, Solution, Status
+from hgk.solvers.box import _Box
 
 each_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
 KERNEL = random_kernel(ARCHITECTURES["depth 2, balanced"])
@@ -196,6 +197,38 @@ def test_box_coefficients_are_sparse_and_bounded():
     found = BoxDual().solve(BoxDual().prepare(K), Y, 1e-3, EpsilonInsensitive(0.1)).alpha
     assert float(found.abs().max()) <= 1 / (2 * 100 * 1e-3)
     assert 20 < int((found == 0).sum()) < 100
+
+
+@pytest.mark.parametrize("tube", [0.0, 0.05])
+def test_a_newton_step_ends_at_the_minimum_over_free_coordinates_or_at_a_bound_and_never_climbs(tube):
+    K, Y, _ = problem(Pinball(), 30)
+    K, y = K + 0.1 * torch.eye(30), Y[:, 0]
+    a = torch.linspace(-0.5, 0.5, 30, dtype=torch.float64)
+
+    def value(a):
+        return float(0.5 * a @ K @ a - a @ y + tube * a.abs().sum())
+
+    for width in (100.0, 0.6):
+        box = _Box(K, torch.full_like(y, -width), torch.full_like(y, width), tube, a.clone(), K @ a - y)
+        before = value(box.a)
+        for _ in range(40):
+            box.newton()
+            assert value(box.a) <= before + 1e-12
+            before = value(box.a)
+        assert bool(((box.a >= -width) & (box.a <= width)).all())
+        torch.testing.assert_close(box.G, K @ box.a - y)
+        F = box.free()
+        assert F.any()
+        torch.testing.assert_close((box.G + tube * box.a.sign())[F], torch.zeros(int(F.sum())).double())
+
+
+def test_a_small_lambda_and_a_wide_kernel_are_finished_by_newton_steps():
+    rows = random_rows(200)
+    K = random_kernel(ARCHITECTURES["depth 2, balanced"], gamma=4.0).matrix(rows.X)
+    for loss in (Pinball(0.5), EpsilonInsensitive(0.02)):
+        found = BoxDual(1e-8).solve(BoxDual().prepare(K), rows.Y, 1e-6, loss)
+        assert found.status is Status.SOLVED
+        assert found.stats["newton"] > 0
 
 
 def test_a_row_of_zeros_and_labels_inside_the_tube():
