@@ -119,7 +119,10 @@ class ConvexSolver(ABC):
         return self._solution(found, Y)
 
     def path(self, state: ConvexState, Y: torch.Tensor, lams: Sequence[float], loss: Loss) -> list[Solution]:
-        """The machines at all ``lams``, in their order; solved from the largest λ down, each from the one before."""
+        """The machines at all ``lams``, in their order; solved from the largest λ down, each from the one before.
+
+        For box duals and steps of λ by a factor of three this is no faster than cold starts (benchmarks/losses.py).
+        """
         found: dict[float, Solution] = {}
         last = None
         for lam in sorted(set(lams), reverse=True):
