@@ -1,4 +1,4 @@
-"""Every architecture and every solver, once; a new one is a new line here."""
+"""Every architecture, every loss and every solver, once; a new one is a new line here."""
 
 import numpy as np
 import torch
@@ -6,6 +6,15 @@ import torch
 from hgk.architectures import Architecture, compose, grouped, inhomogeneous, isotropic, two_layers, with_kinds
 from hgk.criteria import HoldOut, KFold, LeaveOneOut, MarginalLikelihood
 from hgk.kernels import HierarchicalKernel
+from hgk.losses import (
+    EpsilonInsensitive,
+    Expectile,
+    Hinge,
+    LeastSquares,
+    Logistic,
+    Pinball,
+    SquaredHinge,
+)
 from hgk.machines import Rows
 from hgk.solvers import Cholesky, Spectral
 
@@ -36,6 +45,18 @@ CRITERIA = {
     "k-fold": KFold([torch.arange(0, 24, 3), torch.arange(1, 24, 3), torch.arange(2, 24, 3)]),
     "hold-out": HoldOut(torch.arange(0, 16), torch.arange(16, 24)),
     "marginal likelihood": MarginalLikelihood(),
+}
+
+LOSSES = {
+    "hinge": Hinge(),
+    "squared hinge": SquaredHinge(),
+    "logistic": Logistic(),
+    "pinball": Pinball(0.3),
+    "expectile": Expectile(0.8),
+    "ε-insensitive": EpsilonInsensitive(0.1),
+    "absolute": EpsilonInsensitive(0.0),
+    "least squares": LeastSquares(),
+    "weighted least squares": LeastSquares(3.0, 0.5),
 }
 
 SOLVERS = {"cholesky": Cholesky(), "spectral": Spectral()}

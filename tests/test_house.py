@@ -22,6 +22,7 @@ ORDER = [
     "pruning",
     "pairs",
     "progress",
+    "losses",
     "solvers",
     "criteria",
     "machines",

@@ -25,6 +25,10 @@ class Status(Enum):
         "The matrix K + nλI was numerically singular; a small multiple of the identity was added and is "
         "reported in stats['ridge_added']."
     )
+    GAP_LEFT = (
+        "The duality gap did not fall to the tolerance; what is left of it, relative to the objective, is reported in "
+        "stats['gap']: a larger λ, a larger tolerance or more steps would help."
+    )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,162 @@
+"""Hinge, pinball and ε-insensitive machines: a quadratic function on a box, without offset.
+
+For a :class:`~hgk.losses.BoxLoss` with the box [l, h] and the tube ε, the dual divided by 2λ is
+
+    min_α  ½ αᵀKα - αᵀy + ε‖α‖₁,        -C_i h_i <= α_i <= -C_i l_i,        C_i = s_i/(2nλ),
+
+with the gradient G = Kα - y. Most coordinates end on the boundary or at 0; those that do not are *free*. Rounds of
+
+    1. the working set A: free coordinates, and those with a part in the duality gap; K_AA in one piece of memory;
+    2. on A: greedy descent by pairs (:mod:`hgk.solvers.descent`), and after every ten steps per coordinate one Newton
+       step K_FF d = -(G + ε sign α)_F on the free ones F, as far as the box allows, which ends the search once
+       F is right;
+    3. t = Kα everywhere, by the rows of K whose coefficient changed,
+
+each of which lowers the gap tenfold, until it is below ``tol`` for a t computed afresh.
+
+Chosen by measurement (benchmarks/losses.py; hinge, 2000 rows, λ = 1e-6): to a gap of 1e-3 it takes 0.13 s, operator
+splitting with one factor 3.0 s; to 1e-8 0.25 s, the descent without Newton steps 0.40 s. Semismooth Newton steps on
+Moreau envelopes alone lost their way where λ is small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from hgk.losses import BoxLoss, Loss
+from hgk.solvers.convex import Column, ConvexSolver, Found, product, relative
+from hgk.solvers.least_squares import cholesky
+
+# Steps of descent per coordinate before a Newton step is tried. 3000 rows of magic, hinge, λ = 1e-7, relative gap 1e-5,
+# seconds: 2 steps 1.8, 5 steps 1.1, 10 steps 1.0, no Newton steps 2.0. A Newton step first, where most of the working
+# set is free, saves steps and no time.
+PATIENCE = 10
+
+
+@dataclass
+class _Box:
+    """Coordinates a in [low, high] of a quadratic function with matrix K, and its gradient G."""
+
+    K: torch.Tensor
+    low: torch.Tensor
+    high: torch.Tensor
+    tube: float
+    a: torch.Tensor
+    G: torch.Tensor
+
+    def free(self) -> torch.Tensor:
+        inside = (self.a > self.low) & (self.a < self.high)
+        return inside & (self.a != 0) if self.tube else inside
+
+    def part(self, A: torch.Tensor) -> _Box:
+        """The coordinates A, with their own copy of the matrix unless they are all."""
+        K = self.K if len(A) == len(self.K) else self.K[A[:, None], A]
+        return _Box(K, self.low[A], self.high[A], self.tube, self.a[A].clone(), self.G[A].clone())
+
+    def descend(self, goal: float, most: int) -> int:
+        from hgk.solvers.descent import descend  # numba is loaded when first needed
+
+        arrays = (x.numpy() for x in (self.K, self.low, self.high))
+        K, low, high = arrays
+        return descend(K, low, high, self.tube, self.a.numpy(), self.G.numpy(), goal, most)
+
+    def newton(self) -> None:
+        """The minimum over the free coordinates, or as near to it as the box allows."""
+        F = self.free().nonzero()[:, 0]
+        if not len(F):
+            return
+        a, K = self.a[F], self.K[F[:, None], F]
+        low, high = self.low[F], self.high[F]
+        if self.tube:  # no coordinate crosses 0, where ‖·‖₁ bends
+            low, high = torch.where(a > 0, low.clamp_min(0), low), torch.where(a < 0, high.clamp_max(0), high)
+        g = self.G[F] + self.tube * a.sign()
+        L, _ = cholesky(K, 0.0)
+        d = -torch.cholesky_solve(g[:, None], L)[:, 0]
+        bound = torch.where(d > 0, high, low)
+        room = torch.where(d == 0, torch.inf, (bound - a) / d)  # how far each may go
+        theta = min(1.0, float(room.min()))
+        stopped = torch.where(room <= theta, bound, a + theta * d)
+        projected = torch.minimum(torch.maximum(a + d, low), high)
+        moves = [new - a for new in (stopped, projected)]
+        values = [float(g @ e + 0.5 * e @ (K @ e)) for e in moves]
+        best = 0 if values[0] <= values[1] else 1
+        if values[best] >= 0:  # rounding
+            return
+        self.a[F] = (stopped, projected)[best]
+        self.G += self.K[:, F] @ moves[best] if len(F) < len(self.a) else self.K @ moves[best]
+
+
+class BoxDual(ConvexSolver):
+    """Working sets, greedy descent by pairs, Newton steps on the free coordinates.
+
+    Parameters
+    ----------
+    tol : float
+        Duality gap to be reached, relative to the primal value.
+    rounds, tries : int
+        At most so many working sets, and so many passes of descent and Newton steps on each.
+
+    Examples
+    --------
+    >>> from hgk.losses import Hinge
+    >>> x, y = torch.tensor([-2.0, -1.0, 1.0, 2.0]), torch.tensor([[-1.0], [-1.0], [1.0], [1.0]])
+    >>> solver = BoxDual()
+    >>> found = solver.solve(solver.prepare(torch.outer(x, x)), y, 0.01, Hinge())  # f(x) = x
+    >>> found.status.name, found.stats["gap"] <= 1e-5
+    ('SOLVED', True)
+    """
+
+    def __init__(self, tol: float = 1e-5, rounds: int = 100, tries: int = 20):
+        self.tol, self.rounds, self.tries = tol, rounds, tries
+
+    def _check(self, loss: Loss) -> None:
+        if not isinstance(loss, BoxLoss):
+            raise TypeError(f"BoxDual was given {type(loss).__name__}, which is smooth; use Newton, which takes such.")
+
+    def _column(self, column: Column, alpha: torch.Tensor) -> Found:
+        K, y, C = column.K, column.y, column.C
+        low, high = column.loss.domain(y)
+        box = _Box(K, -C * high, -C * low, float(column.loss.tube), alpha, y)  # type: ignore[attr-defined]
+        box.a = torch.minimum(torch.maximum(alpha, box.low), box.high)
+        counts = {"rounds": 0, "steps": 0, "newton": 0}
+        t, fresh = product(K, box.a), True
+        while True:
+            gap, primal = column.gap(box.a, t)
+            reached = gap <= self.tol * primal
+            if (reached and fresh) or counts["rounds"] == self.rounds:
+                break
+            if reached:
+                t, fresh = product(K, box.a), True
+                continue
+            box.G = t - y
+            # in the units of the dual divided by 2λ; a tenth of the gap, so that the set can shrink soon
+            goal = max(self.tol * primal / 2, gap / 10) / (2 * column.lam)
+            A = self._working_set(column, box, t, goal)
+            work = box.part(A)
+            self._work(work, goal, counts)
+            change = torch.zeros_like(t)
+            change[A] = work.a - box.a[A]
+            box.a[A] = work.a
+            t, fresh = (work.G + y if len(A) == len(y) else t + product(K, change)), False
+            counts["rounds"] += 1
+        if not fresh:
+            gap, primal = column.gap(box.a, product(K, box.a))
+        return Found(box.a, relative(gap, primal), counts)
+
+    def _working_set(self, column: Column, box: _Box, t: torch.Tensor, goal: float) -> torch.Tensor:
+        """Free coordinates, and those that hold more than a tenth of the goal's share; all, where that is most."""
+        terms = column.C * column.loss.young(column.y, t, -box.a / column.C)
+        A = (box.free() | (terms > 0.1 * goal / len(t))).nonzero()[:, 0]
+        return A if len(A) < 0.7 * len(t) else torch.arange(len(t))
+
+    def _work(self, work: _Box, goal: float, counts: dict[str, int]) -> None:
+        most = PATIENCE * len(work.a)
+        for _ in range(self.tries):
+            steps = work.descend(goal, most)
+            counts["steps"] += steps
+            if steps < most:
+                return
+            work.newton()
+            counts["newton"] += 1

@@ -1,0 +1,157 @@
+"""What the solvers for losses other than least squares share: the dual, the certificate, columns, paths over λ.
+
+With C_i = s_i/(2nλ) and L* the conjugate of the loss, the primal and the dual problem are
+
+    P(α) = λ αᵀKα + (1/n) Σ s_i L(y_i, t_i),            t = Kα,
+    D(α) = -λ αᵀKα - (1/n) Σ s_i L*(y_i, u_i),          u = -α/C in the domain of L*,
+
+and P(α) >= min P = max D >= D(α) for every such α. Their difference is a sum of terms that are not negative,
+
+    P(α) - D(α) = (1/n) Σ s_i (L(y_i, t_i) + L*(y_i, u_i) - u_i t_i),
+
+so it is computed without cancellation. It bounds how far P(α) is from its minimum; every solution carries it, divided
+by P(α), in ``stats["gap"]``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from hgk.losses import Loss
+from hgk.solvers.base import Solution, Status
+
+
+@dataclass(frozen=True)
+class ConvexState:
+    """K in double precision, where the compiled descent can read it, and the sample weights."""
+
+    K: torch.Tensor
+    weight: torch.Tensor
+
+    @property
+    def n(self) -> float:
+        return float(self.weight.sum())
+
+
+@dataclass(frozen=True)
+class Column:
+    """One output: the problem that a solver sees."""
+
+    K: torch.Tensor
+    y: torch.Tensor
+    weight: torch.Tensor
+    lam: float
+    loss: Loss
+
+    @property
+    def C(self) -> torch.Tensor:
+        return self.weight / (2 * self.lam * self.weight.sum())
+
+    def gap(self, alpha: torch.Tensor, t: torch.Tensor) -> tuple[float, float]:
+        """P - D and P at α, with t = Kα."""
+        low, high = self.loss.domain(self.y)
+        u = torch.minimum(torch.maximum(-alpha / self.C, low), high)  # α is in the box but for rounding
+        share = self.weight / self.weight.sum()
+        primal = self.lam * float(alpha @ t) + float(share @ self.loss.value(self.y, t))
+        return float(share @ self.loss.young(self.y, t, u).clamp_min(0)), primal
+
+
+@dataclass(frozen=True)
+class Found:
+    """α of one column, the gap relative to P, and what it took."""
+
+    alpha: torch.Tensor
+    gap: float
+    counts: dict[str, int]
+
+
+class ConvexSolver(ABC):
+    """prepare(K) once, solve(state, Y, lam, loss) many times; a subclass solves one column."""
+
+    tol: float
+
+    def prepare(self, K: torch.Tensor, sample_weight: torch.Tensor | None = None) -> ConvexState:
+        """The matrix and the weights; a row of weight 0 is to be left out before."""
+        weight = torch.ones(len(K)) if sample_weight is None else sample_weight
+        if not bool((weight > 0).all()):
+            raise ValueError("Sample weights must be positive here; leave out the rows whose weight is 0.")
+        return ConvexState(K.to("cpu", torch.float64).contiguous(), weight.to("cpu", torch.float64))
+
+    def solve(
+        self, state: ConvexState, Y: torch.Tensor, lam: float, loss: Loss, start: Solution | None = None
+    ) -> Solution:
+        """The machine at λ, one column of α per column of ``Y``.
+
+        Parameters
+        ----------
+        Y : (n, k) tensor
+            Labels, one column per output. A parameter of the loss that is a tensor has one entry per column.
+        lam : float
+            λ > 0.
+        loss : Loss
+        start : Solution, optional
+            Of another λ or of other weights; the answer is the same, the way shorter.
+
+        Returns
+        -------
+        Solution
+            ``stats`` holds ``gap``, the largest relative duality gap, and ``gaps``, one for each column; and what
+            the solver counted, over all columns.
+        """
+        self._check(loss)
+        loss.check(Y)
+        if not 0 < lam < float("inf"):
+            raise ValueError(f"lam={lam} was given; this loss needs a finite regularisation > 0 (try 1e-3).")
+        labels = Y.to(state.K)
+        first = torch.zeros_like(labels) if start is None else start.alpha.to(state.K)
+        found = [
+            self._column(
+                Column(state.K, labels[:, k].contiguous(), state.weight, float(lam), loss.column(k)),
+                first[:, k].clone(),
+            )
+            for k in range(labels.shape[1])
+        ]
+        return self._solution(found, Y)
+
+    def path(self, state: ConvexState, Y: torch.Tensor, lams: Sequence[float], loss: Loss) -> list[Solution]:
+        """The machines at all ``lams``, in their order; solved from the largest λ down, each from the one before.
+
+        For box duals and steps of λ by a factor of three this is no faster than cold starts (benchmarks/losses.py).
+        """
+        found: dict[float, Solution] = {}
+        last = None
+        for lam in sorted(set(lams), reverse=True):
+            last = found[lam] = self.solve(state, Y, lam, loss, last)
+        return [found[lam] for lam in lams]
+
+    def _solution(self, found: list[Found], Y: torch.Tensor) -> Solution:
+        gaps = [one.gap for one in found]
+        stats: dict[str, Any] = {"gap": max(gaps), "gaps": gaps}
+        for name in found[0].counts:
+            stats[name] = sum(one.counts[name] for one in found)
+        status = Status.SOLVED if stats["gap"] <= self.tol else Status.GAP_LEFT
+        dtype = Y.dtype if Y.is_floating_point() else torch.float64
+        return Solution(torch.stack([one.alpha for one in found], 1).to(Y.device, dtype), status, stats)
+
+    @abstractmethod
+    def _check(self, loss: Loss) -> None:
+        """Raise TypeError for a loss that this solver cannot solve, naming the one that can."""
+
+    @abstractmethod
+    def _column(self, column: Column, alpha: torch.Tensor) -> Found: ...
+
+
+def product(K: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
+    """Kα for a symmetric K; rows of K whose coefficient is 0 are not read where these are most."""
+    some = alpha.nonzero()[:, 0]
+    return K[some].T @ alpha[some] if len(some) < len(alpha) / 3 else K @ alpha
+
+
+def relative(gap: float, primal: float) -> float:
+    """gap / P; where the minimum is 0 and reached, 0."""
+    return gap / primal if primal > 0 else (0.0 if gap == 0 else float("inf"))

@@ -1,0 +1,276 @@
+"""Machines with other losses than least squares: against scikit-learn, scipy, repetitions and their certificate."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from cases import ARCHITECTURES, LOSSES, random_kernel, random_rows
+from hgk.losses import BoxLoss, EpsilonInsensitive, Expectile, Hinge, LeastSquares, Logistic, Pinball, SquaredHinge
+from hgk.solvers import BoxDual, Cholesky, Newton, Solution, Status
+from hgk.solvers.box import _Box
+
+each_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
+KERNEL = random_kernel(ARCHITECTURES["depth 2, balanced"])
+FINE = 1e-10  # relative gap asked for where solutions are compared; f is then right to its root
+
+
+def solver_for(loss, tol=FINE):
+    return BoxDual(tol) if isinstance(loss, BoxLoss) else Newton(tol)
+
+
+def problem(loss, n=60, outputs=1, weighted=False, seed=0):
+    rows = random_rows(n, outputs=outputs, weighted=weighted, seed=seed)
+    Y = (rows.Y - rows.Y.mean()).sign() if loss.signs else rows.Y
+    return KERNEL.matrix(rows.X), Y, rows.weight
+
+
+def primal(loss, K, y, s, lam, alpha):
+    t = K @ alpha
+    return float(lam * alpha @ t + (s / s.sum()) @ loss.value(y, t))
+
+
+def dual_reference(loss, K, y, s, lam):
+    """max D over u by scipy, in the bounds of the domain: an independent, dense solver."""
+    C = s / (2 * lam * s.sum())
+    low, high = (x.clamp(-1e3, 1e3).numpy() for x in loss.domain(y))
+    inner = 1e-12 * (high - low)  # the conjugate of the logistic loss has an infinite slope at the ends
+
+    def value(split):  # u = p - q, p and q >= 0, so that the tube is linear
+        u = torch.from_numpy(split[: len(y)] - split[len(y) :]).requires_grad_()
+        tube = float(getattr(loss, "tube", 0.0))
+        conjugate = u * y + tube * torch.from_numpy(split).reshape(2, -1).sum(0) if tube else loss.conjugate(y, u)
+        alpha = -C * u
+        D = 0.5 * alpha @ (K @ alpha) + (C * conjugate).sum()
+        (g,) = torch.autograd.grad(D, u)
+        extra = tube * C.numpy() if tube else 0.0
+        return float(D.detach()), np.concatenate([g.numpy() + extra, -g.numpy() + extra])
+
+    bounds = [(max(a, 0), max(b, 0)) for a, b in zip(low + inner, high - inner, strict=True)]
+    bounds += [(max(-b, 0), max(-a, 0)) for a, b in zip(low + inner, high - inner, strict=True)]
+    start = np.array([(a + min(b, a + 1)) / 2 for a, b in bounds])
+    options = {"maxiter": 20000, "maxfun": 10**6, "ftol": 1e-15, "gtol": 1e-10, "maxcor": 50}
+    found = minimize(value, start, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
+    return -found.fun * 2 * lam
+
+
+@pytest.mark.parametrize("lam", [1e-3, 1e-1])
+@each_loss
+def test_agrees_with_a_dense_reference_of_the_dual(loss, lam):
+    K, Y, s = problem(loss, 40, weighted=True)
+    found = solver_for(loss).solve(solver_for(loss).prepare(K, s), Y, lam, loss)
+    value, reference = primal(loss, K, Y[:, 0], s, lam, found.alpha[:, 0]), dual_reference(loss, K, Y[:, 0], s, lam)
+    assert found.status is Status.SOLVED
+    assert value == pytest.approx(reference, rel=1e-5)
+
+
+@each_loss
+def test_the_gap_is_primal_less_dual_and_no_other_point_is_better(loss):
+    K, Y, s = problem(loss, weighted=True)
+    lam = 1e-2
+    found = solver_for(loss, 1e-6).solve(solver_for(loss).prepare(K, s), Y, lam, loss)
+    alpha, y = found.alpha[:, 0], Y[:, 0]
+    u = -alpha * 2 * lam * s.sum() / s
+    low, high = loss.domain(y)
+    assert bool(((u >= low - 1e-9) & (u <= high + 1e-9)).all())
+    P = primal(loss, K, y, s, lam, alpha)
+    D = -lam * alpha @ K @ alpha - (s / s.sum()) @ loss.conjugate(y, torch.minimum(torch.maximum(u, low), high))
+    assert found.stats["gap"] == pytest.approx((P - float(D)) / P, abs=1e-12)
+    assert found.stats["gap"] <= 1e-6
+    rng = torch.Generator().manual_seed(0)
+    for size in (1e-3, 1e-1):
+        other = alpha + size * torch.randn(len(alpha), generator=rng, dtype=torch.float64)
+        assert primal(loss, K, y, s, lam, other) >= P * (1 - 1e-6)
+
+
+@each_loss
+def test_many_lambda_on_a_badly_conditioned_matrix(loss):
+    """Every row twice, a wide kernel: K has rank 30 at most of 60, and eigenvalues down to rounding."""
+    rows = random_rows(30)
+    X = torch.cat([rows.X, rows.X])
+    K = random_kernel(ARCHITECTURES["depth 2, balanced"], gamma=5.0).matrix(X)
+    Y = problem(loss, 60)[1]
+    solver = solver_for(loss, 1e-6)
+    state = solver.prepare(K)
+    for lam in np.logspace(1, -7, 9):
+        found = solver.solve(state, Y, lam, loss)
+        assert found.status is Status.SOLVED, (lam, found.stats)
+        assert found.stats["gap"] <= 1e-6
+
+
+@each_loss
+def test_a_path_gives_what_single_solves_give(loss):
+    K, Y, s = problem(loss, weighted=True)
+    solver, lams = solver_for(loss), [1e-3, 1e-1, 1e-2]
+    state = solver.prepare(K, s)
+    for lam, warm in zip(lams, solver.path(state, Y, lams, loss), strict=True):
+        cold = solver.solve(state, Y, lam, loss)
+        torch.testing.assert_close(K @ warm.alpha, K @ cold.alpha, rtol=0, atol=1e-4)
+        again = solver.solve(state, Y, lam, loss, start=cold)
+        assert again.stats["newton"] + again.stats.get("steps", 0) <= 1 + cold.stats["newton"] // 2
+        # from a bad start too
+        far = Solution(100 * torch.randn(60, 1, generator=torch.Generator().manual_seed(1)))
+        bad = solver.solve(state, Y, lam, loss, start=far)
+        torch.testing.assert_close(K @ bad.alpha, K @ cold.alpha, rtol=0, atol=1e-4)
+
+
+@each_loss
+def test_integer_weights_are_repetitions(loss):
+    K, Y, s = problem(loss, weighted=True)
+    repeat = torch.repeat_interleave(torch.arange(60), s.long())
+    solver = solver_for(loss)
+    weighted = solver.solve(solver.prepare(K, s), Y, 1e-2, loss).alpha
+    repeated = solver.solve(solver.prepare(K[repeat][:, repeat]), Y[repeat], 1e-2, loss).alpha
+    torch.testing.assert_close(K @ weighted, K[:, repeat] @ repeated, rtol=0, atol=1e-4)
+
+
+@each_loss
+def test_columns_are_solved_as_if_alone(loss):
+    K, Y, _ = problem(loss, outputs=3)
+    solver = solver_for(loss)
+    state = solver.prepare(K)
+    together = solver.solve(state, Y, 1e-2, loss)
+    assert len(together.stats["gaps"]) == 3
+    for k in range(3):
+        torch.testing.assert_close(together.alpha[:, [k]], solver.solve(state, Y[:, [k]], 1e-2, loss).alpha)
+
+
+def rows_of_a_factor(n=150):
+    """Φ with ΦΦᵀ = K: a linear machine on its rows is the kernel machine."""
+    K, Y, _ = problem(Hinge(), n)
+    K = K + 1e-6 * torch.eye(n)
+    return K, Y, torch.linalg.cholesky(K).numpy()
+
+
+@pytest.mark.parametrize("name", ["hinge", "squared hinge"])
+def test_hinges_equal_linear_machines_on_the_rows_of_a_factor(name):
+    K, Y, rows = rows_of_a_factor()
+    lam, loss = 1e-2, LOSSES[name]
+    # λ‖w‖² + (1/n) Σ L  =  2λ (½‖w‖² + C Σ L)
+    peer = LinearSVC(
+        C=1 / (2 * len(K) * lam), loss=name.replace(" ", "_"), fit_intercept=False, tol=1e-9, max_iter=10**6
+    )
+    expected = peer.fit(rows, Y[:, 0].numpy()).decision_function(rows)
+    found = solver_for(loss).solve(solver_for(loss).prepare(K), Y, lam, loss)
+    np.testing.assert_allclose((K @ found.alpha)[:, 0], expected, atol=1e-5)
+
+
+def test_logistic_equals_logistic_regression_on_the_rows_of_a_factor():
+    K, Y, rows = rows_of_a_factor()
+    peer = LogisticRegression(C=1 / (2 * len(K) * 1e-2), fit_intercept=False, tol=1e-10, max_iter=10_000)
+    expected = peer.fit(rows, Y[:, 0].numpy()).decision_function(rows)
+    found = Newton().solve(Newton().prepare(K), Y, 1e-2, Logistic())
+    np.testing.assert_allclose((K @ found.alpha)[:, 0], expected, atol=1e-6)
+
+
+def test_expectile_in_the_middle_and_weighted_least_squares_are_least_squares():
+    K, Y, s = problem(LeastSquares(), weighted=True)
+    newton, peer = Newton(1e-14), Cholesky()
+    expected = peer.solve(peer.prepare(K, s), Y, 2e-2).alpha
+    found = newton.solve(newton.prepare(K, s), Y, 1e-2, Expectile(0.5))  # half the loss, half the λ
+    torch.testing.assert_close(found.alpha, expected)
+    w = torch.where(Y[:, 0] > 0, 3.0, 0.5)
+    expected = peer.solve(peer.prepare(K, s * w), Y, 1e-2 * float(s.sum() / (s * w).sum())).alpha
+    found = newton.solve(newton.prepare(K, s), Y, 1e-2, LeastSquares(3.0, 0.5))
+    torch.testing.assert_close(found.alpha, expected)
+
+
+def test_the_fraction_below_a_quantile_is_its_level():
+    """Five levels at once, on fitted rows and on fresh ones; the spread of the noise depends on x."""
+    x = torch.linspace(-1, 1, 1000, dtype=torch.float64)[:, None]
+    noise = torch.randn(1000, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y, old = torch.sin(3 * x) + (0.3 + 0.2 * x) * noise, torch.arange(0, 1000, 2)
+    levels = torch.tensor([0.1, 0.25, 0.5, 0.75, 0.9], dtype=torch.float64)
+    K = torch.exp(-((x - x.T) ** 2))
+    found = BoxDual().solve(BoxDual().prepare(K[old][:, old]), y[old].expand(-1, 5), 1e-5, Pinball(levels))
+    t = K[:, old] @ found.alpha
+    error = (levels * (1 - levels) / 500).sqrt()
+    for rows in (old, old + 1):
+        below = (t[rows] > y[rows]).double().mean(0)
+        assert bool(((below - levels).abs() < 2.5 * error).all()), below
+
+
+def test_box_coefficients_are_sparse_and_bounded():
+    K, Y, _ = problem(EpsilonInsensitive(), 100)
+    found = BoxDual().solve(BoxDual().prepare(K), Y, 1e-3, EpsilonInsensitive(0.1)).alpha
+    assert float(found.abs().max()) <= 1 / (2 * 100 * 1e-3)
+    assert 20 < int((found == 0).sum()) < 100
+
+
+@pytest.mark.parametrize("tube", [0.0, 0.05])
+def test_a_newton_step_ends_at_the_minimum_over_free_coordinates_or_at_a_bound_and_never_climbs(tube):
+    K, Y, _ = problem(Pinball(), 30)
+    K, y = K + 0.1 * torch.eye(30), Y[:, 0]
+    a = torch.linspace(-0.5, 0.5, 30, dtype=torch.float64)
+
+    def value(a):
+        return float(0.5 * a @ K @ a - a @ y + tube * a.abs().sum())
+
+    for width in (100.0, 0.6):
+        box = _Box(K, torch.full_like(y, -width), torch.full_like(y, width), tube, a.clone(), K @ a - y)
+        before = value(box.a)
+        for _ in range(40):
+            box.newton()
+            assert value(box.a) <= before + 1e-12
+            before = value(box.a)
+        assert bool(((box.a >= -width) & (box.a <= width)).all())
+        torch.testing.assert_close(box.G, K @ box.a - y)
+        F = box.free()
+        assert F.any()
+        torch.testing.assert_close((box.G + tube * box.a.sign())[F], torch.zeros(int(F.sum())).double())
+
+
+def test_a_small_lambda_and_a_wide_kernel_are_finished_by_newton_steps():
+    rows = random_rows(200)
+    K = random_kernel(ARCHITECTURES["depth 2, balanced"], gamma=4.0).matrix(rows.X)
+    for loss in (Pinball(0.5), EpsilonInsensitive(0.02)):
+        found = BoxDual(1e-8).solve(BoxDual().prepare(K), rows.Y, 1e-6, loss)
+        assert found.status is Status.SOLVED
+        assert found.stats["newton"] > 0
+
+
+def test_a_row_of_zeros_and_labels_inside_the_tube():
+    K, Y, _ = problem(Hinge())
+    K[5] = K[:, 5] = 0
+    found = BoxDual().solve(BoxDual().prepare(K), Y, 1e-2, Hinge())
+    assert found.status is Status.SOLVED
+    nothing = BoxDual().solve(BoxDual().prepare(K), 0.01 * Y, 1e-2, EpsilonInsensitive(0.1))
+    assert nothing.status is Status.SOLVED
+    assert float(nothing.alpha.abs().max()) == 0
+
+
+def test_a_gap_that_is_left_is_said():
+    K, Y, _ = problem(Hinge(), 200)
+    short = BoxDual(1e-12, rounds=1, tries=1)
+    found = short.solve(short.prepare(K), Y, 1e-7, Hinge())
+    assert found.status is Status.GAP_LEFT
+    assert found.stats["gap"] > 1e-12
+    short = Newton(1e-12, most=1)
+    found = short.solve(short.prepare(K), Y, 1e-5, Logistic())
+    assert found.status is Status.GAP_LEFT
+    assert found.stats["gap"] > 1e-12
+
+
+def test_single_precision_in_single_precision_out():
+    K, Y, _ = problem(Hinge())
+    for loss in (Hinge(), SquaredHinge()):
+        solver = solver_for(loss, 1e-5)
+        found = solver.solve(solver.prepare(K.float()), Y.float(), 1e-2, loss)
+        assert found.alpha.dtype == torch.float32
+        assert found.status is Status.SOLVED
+
+
+def test_what_cannot_be_solved_is_said_in_one_sentence():
+    K, Y, _ = problem(Hinge())
+    with pytest.raises(TypeError, match="BoxDual was given Logistic, which is smooth; use Newton"):
+        BoxDual().solve(BoxDual().prepare(K), Y, 1e-2, Logistic())
+    with pytest.raises(TypeError, match="Newton was given Hinge, which is not smooth; use BoxDual"):
+        Newton().solve(Newton().prepare(K), Y, 1e-2, Hinge())
+    with pytest.raises(ValueError, match="finite regularisation > 0"):
+        Newton().solve(Newton().prepare(K), Y, 0.0, Logistic())
+    with pytest.raises(ValueError, match="takes -1 and 1"):
+        BoxDual().solve(BoxDual().prepare(K), 2 * Y, 1e-2, Hinge())
+    with pytest.raises(ValueError, match="leave out the rows"):
+        BoxDual().prepare(K, torch.zeros(60))
