@@ -34,7 +34,7 @@ def tensor(x, dtype: torch.dtype | None = None) -> torch.Tensor:
 
 @dataclass
 class Packed:
-    """A tensor on its way through a file: formats for Python objects know arrays, and tensors only by executing code."""
+    """A tensor on its way through a file: skops knows arrays, and tensors can be read only by executing code."""
 
     array: np.ndarray
 
@@ -62,7 +62,7 @@ def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
         return {key: change(part) for key, part in value.items()}
     if is_dataclass(value) and type(value).__module__.startswith("hgk."):
         twin = object.__new__(type(value))
-        twin.__dict__.update({key: change(part) for key, part in value.__dict__.items()})
+        vars(twin).update({key: change(part) for key, part in vars(value).items()})
         return twin
     return value
 

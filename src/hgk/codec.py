@@ -161,7 +161,7 @@ class Decoder:
         if key not in self._known:  # an array named twice is one array, as it was
             array: Any = np.array(self.arrays[name])  # writeable, in memory of its own
             if kind is torch.Tensor:
-                # cloned: torch's memory is aligned as it was when the tensor was computed, and rounding may depend on it
+                # cloned: torch's memory is aligned as when the tensor was computed, and rounding may depend on it
                 array = torch.from_numpy(array).clone()
             self._known[key] = array.T if "order" in document else array
         return self._known[key]

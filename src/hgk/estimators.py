@@ -383,9 +383,12 @@ class _HGK(BaseEstimator):
 
     def _predict_columns(self, X) -> np.ndarray:
         """The clipped averaged function, one column per output, in [-1, 1]."""
+        return average(self.machines_, self._features(X), CLIP).numpy()
+
+    def _features(self, X) -> torch.Tensor:
+        """What the machines see of a table."""
         check_is_fitted(self)
-        features = self._inputs.encoder(self._inputs.reader(self._columns(X, reset=False)))
-        return average(self.machines_, torch.from_numpy(features), CLIP).numpy()
+        return torch.from_numpy(self._inputs.encoder(self._inputs.reader(self._columns(X, reset=False))))
 
     def __getstate__(self):
         """For pickle, joblib and skops: tensors as arrays."""
@@ -537,7 +540,7 @@ class HGKRegressor(RegressorMixin, _HGK):
         rows = self._training_rows("Intervals need")
         if not (isinstance(coverage, Real) and 0 < coverage < 1):
             raise ValueError(f"coverage={coverage!r} was given; a number between 0 and 1 is expected, such as 0.9.")
-        features = torch.from_numpy(self._inputs.encoder(self._inputs.reader(self._columns(X, reset=False))))
+        features = self._features(X)
         n = len(rows)
         some = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(n)[:JACKKNIFE]))
         bounds = []

@@ -591,7 +591,9 @@ def _check_kernel(parts: dict[str, Any]) -> None:
     shapes += 2 * [(len(a.oblique), a.d, a.rank)] if a.oblique else []
     W = parts["W"]
     _expect([tuple(w.shape) for w in W] == shapes, "a kernel's weights do not fit its tree")
-    _expect(all(_real(w) for w in W), "a kernel's weights are not finite numbers")
+    # squares of weights and of 1/γ must be numbers, too
+    _expect(all(_real(w) and bool((w.abs() < 1e150).all()) for w in W), "a kernel's weights are not finite numbers")
+    _expect(1e-150 < parts.get("gamma", 1.0) < 1e150, "a kernel's width is not a finite number")
     columns, inputs = parts.get("columns", ()), parts.get("inputs")
     _expect(not columns or len(columns) == a.d, "a kernel's columns do not fit its tree")
     _expect(inputs is None or len(inputs.encoder.features) == a.d, "a kernel's inputs do not fit its tree")
