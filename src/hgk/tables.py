@@ -132,9 +132,7 @@ def _decoded(content: bytes, name: str) -> str:
     return text
 
 
-def _csv(
-    text: str, name: str, delimiter: str | None, decimal: str | None, as_text: Collection[str]
-) -> Table:
+def _csv(text: str, name: str, delimiter: str | None, decimal: str | None, as_text: Collection[str]) -> Table:
     sample = text[:65536] if len(text) <= 65536 else text[:65536].rsplit("\n", 1)[0]
     delimiter = _given_delimiter(delimiter) or guess_delimiter(sample)
     rows = list(csv.reader(io.StringIO(sample), delimiter=delimiter))
@@ -153,8 +151,8 @@ def _csv(
             )  # fmt: skip
     except (pd.errors.ParserError, pd.errors.ParserWarning, pd.errors.EmptyDataError, ValueError) as error:
         raise TableError(
-            f"{name} is no even table with the delimiter {delimiter!r} ({_one_line(error)}); correct that line, or give "
-            "--delimiter."
+            f"{name} is no even table with the delimiter {delimiter!r} ({_one_line(error)}); correct that line, or "
+            "give --delimiter."
         ) from error
     frame.columns = pd.Index([str(c).strip() for c in frame.columns], dtype=object)
     return Table(frame, _text_notes(frame, as_text))
@@ -191,7 +189,8 @@ def guess_decimal(rows: Sequence[Sequence[str]], delimiter: str) -> str:
     """A comma where more cells look like 1,5 than like 1.5."""
     if delimiter == "," and not any("," in cell for row in rows for cell in row):
         return "."
-    marks = Counter(cell[-1] for row in rows for text in row if (cell := re.sub(r"^\s*[-+]?\d+([.,])\d+\s*$", r"\1", text)) in (".", ","))
+    found = (re.fullmatch(r"\s*[-+]?\d+([.,])\d+\s*", cell) for row in rows for cell in row)
+    marks = Counter(match[1] for match in found if match)
     return "," if marks[","] > marks["."] else "."
 
 
@@ -202,7 +201,9 @@ def _number(cell: str, decimal: str) -> bool:
 def _refuse_duplicates(names: Sequence[str], where: str) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise TableError(f"{where} has several columns named {', '.join(map(repr, twice[:5]))}; give each its own name.")
+        raise TableError(
+            f"{where} has several columns named {', '.join(map(repr, twice[:5]))}; give each its own name."
+        )
 
 
 def _text_notes(frame: pd.DataFrame, expected: Collection[str]) -> list[str]:
@@ -219,7 +220,7 @@ def _text_notes(frame: pd.DataFrame, expected: Collection[str]) -> list[str]:
             notes.append(f"Column {name!r} is taken as text because of cells {such}; correct them, or give --decimal.")
         elif (count := cells.nunique()) > MANY_TEXTS and count > len(cells) / 2:
             notes.append(
-                f"Column {name!r} has {count} different texts in {len(cells)} rows, of which the 30 most frequent count; "
+                f"Column {name!r} has {count} different texts in {len(cells)} rows, and the 30 most frequent count; "
                 "leave it out with --drop, or turn it into numbers."
             )
     return notes
@@ -251,7 +252,9 @@ def select(frame: pd.DataFrame, names: Sequence[str] | None, count: int) -> pd.D
     """The columns that a model was fitted on, in its order; others are left aside."""
     if names is None:
         if frame.shape[1] != count:
-            raise TableError(f"The table has {frame.shape[1]} columns and the model {count}, without names; give these.")
+            raise TableError(
+                f"The table has {frame.shape[1]} columns and the model {count}, without names; give these."
+            )
         return frame
     lacking = [name for name in names if name not in frame.columns]
     if lacking:
