@@ -1,5 +1,6 @@
 """``hgk fit``, ``predict``, ``explain``, ``info``, ``demo``: tables of all forms, sentences, exit codes."""
 
+import contextlib
 import gzip
 import io
 import json
@@ -8,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from hgk import cli, tables
 from hgk.cli import models
 from hgk.cli.shared import Console
 from hgk.explain import contributions
+from hgk.progress import Progress
 
 pytest.importorskip("safetensors", reason="needs safetensors")
 pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -450,30 +451,56 @@ def test_standard_input_to_standard_output(folder):
     assert len(frame) == 80
 
 
-def test_ctrl_c_keeps_the_best_so_far_and_writes_the_model(tmp_path):
-    X = np.random.default_rng(0).uniform(size=(1500, 8))
-    frame = pd.DataFrame(X, columns=list("abcdefgh")).assign(y=np.sin(9 * X[:, 0] * X[:, 1]) + X[:, 2])
-    frame.to_parquet(tmp_path / "t.parquet")
-    process = started("fit", tmp_path / "t.parquet", "--target", "y", "--out", tmp_path / "m.hgk", "--json")
-    # the estimator takes Ctrl-C from the moment it learns; before, Python's own handler is in place
-    until = time.monotonic() + 120
-    while time.monotonic() < until and not _catches_interrupts(process.pid):
-        time.sleep(0.05)
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate()
-    assert process.returncode == 0, err
-    assert b"stopping, and keeping the best weights so far" in err
-    said = json.loads(out)
-    assert said["stopped_early"]
-    assert any("stopped early" in note for note in said["notes"])
-    assert np.isfinite(hgk.load(tmp_path / "m.hgk").predict(frame.drop(columns="y"))).all()
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.hgk", "t.parquet"]
+def test_errors_are_one_sentence_in_a_process_too(tmp_path):
+    process = started("predict", tmp_path / "none.hgk", "-")
+    out, err = process.communicate(b"")
+    assert (process.returncode, out) == (2, b"")
+    assert err.decode() == (
+        f"hgk: {tmp_path / 'none.hgk'} cannot be read (No such file or directory); give a file that hgk.save wrote.\n"
+    )
 
 
-def _catches_interrupts(pid):
-    """Whether the fit is under way, by the threads that it starts."""
-    return len(os.listdir(f"/proc/{pid}/task")) > 2 if Path(f"/proc/{pid}/task").exists() else True
+@pytest.fixture
+def pressing(monkeypatch):
+    """Ctrl-C, pressed so many times at the tenth event of a fit."""
+
+    def press(times):
+        @contextlib.contextmanager
+        def watched(model, seconds, silent):
+            events = []
+
+            def tell(event):
+                events.append(event)
+                for _ in range(times if len(events) == 10 else 0):
+                    os.kill(os.getpid(), signal.SIGINT)
+
+            model.callback = tell
+            yield
+
+        monkeypatch.setattr(models, "_watched", watched)
+        monkeypatch.setattr(Progress, "last_press", float("-inf"))
+
+    return press
+
+
+def test_ctrl_c_keeps_the_best_so_far_and_writes_the_model(call, folder, tmp_path, pressing):
+    pressing(1)
+    arguments = ["fit", folder / "houses.csv", "--target", "price", "--out", tmp_path / "m.hgk", "--json"]
+    code, out, err = call(*arguments)
+    assert code == 0
+    assert "stopping, and keeping the best weights so far" in err
+    assert json.loads(out)["stopped_early"]
+    assert any("stopped early" in note for note in json.loads(out)["notes"])
+    assert np.isfinite(hgk.load(tmp_path / "m.hgk").predict(houses().drop(columns="price"))).all()
+    assert [p.name for p in tmp_path.iterdir()] == ["m.hgk"]
+
+
+def test_a_second_ctrl_c_ends_with_130_and_writes_nothing(call, folder, tmp_path, pressing):
+    pressing(2)
+    code, out, err = call("fit", folder / "houses.csv", "--target", "price", "--out", tmp_path / "m.hgk", "--quiet")
+    assert (code, out) == (130, "")
+    assert err.endswith("hgk: stopped; nothing was written.\n")
+    assert not list(tmp_path.iterdir())
 
 
 def test_progress_is_told_in_a_few_words(monkeypatch, tmp_path):

@@ -154,7 +154,7 @@ def _csv(text: str, name: str, delimiter: str | None, decimal: str | None, as_te
             f"{name} is no even table with the delimiter {delimiter!r} ({_one_line(error)}); correct that line, or "
             "give --delimiter."
         ) from error
-    frame.columns = pd.Index([str(c).strip() for c in frame.columns], dtype=object)
+    frame.columns = pd.Index([str(c).strip() for c in frame.columns])
     return Table(frame, _text_notes(frame, as_text))
 
 

@@ -88,10 +88,10 @@ def fit(
     notes = [note for note in table.notes if repr(target) not in note.split(" is taken as text")[0]]
     if not found.present.all():
         notes.append(f"{int((~found.present).sum())} rows without a value of {target!r} were left out.")
-    if not quiet and not as_json:
-        errors.print(f"{found.reason}: {len(X)} rows, {X.shape[1]} columns", markup=False, soft_wrap=True)
     kind = HGKClassifier if found.classes else HGKRegressor
     model = kind(str(preset), groups=_groups(group, X), time_budget=seconds, random_state=seed)
+    if not quiet and not as_json:
+        errors.print(f"{found.reason}: {len(X)} rows, {X.shape[1]} columns", markup=False, soft_wrap=True)
     begun = time.monotonic()
     with _interruptible("nothing was written"), _watched(model, seconds, quiet or as_json), _noted(notes) as stopped:
         model.fit(X, found.y)
@@ -447,7 +447,7 @@ def _row_explained(model: Model, X: Any, top: int) -> dict[str, Any]:
     outputs = _outputs(model)
     numbers = None if model._rows is None else given_rows(model)
     labels = None if model._rows is None else _labels(model)
-    x, first = model._features(X)[0], model.machines_[0]
+    x, first, leading = model._features(X)[0], model.machines_[0], _importances(model)
     said: dict[str, Any] = {"prediction": model.predict(X)[0], "outputs": []}
     for j, output in enumerate(outputs):
         apart = node_terms(first.kernel, x, first.X[torch.from_numpy(found.rows[0, j])])
@@ -457,7 +457,8 @@ def _row_explained(model: Model, X: Any, top: int) -> dict[str, Any]:
             entry["label"] = None if labels is None else labels[index]
             entry |= {"similarity": found.similarity[0, j, i], "contribution": found.contribution[0, j, i]}
             if numbers is not None and len(first.X) == len(model._rows or ()):
-                entry["cells"] = tables.decoded_row(model, model.X_fit_[index])
+                cells = tables.decoded_row(model, model.X_fit_[index])
+                entry["cells"] = {name: cells[name] for name in leading}  # the most relevant first
             rows.append(entry | {"apart": apart[i].tolist()})
         total = {"base": found.base[j], "rest": found.rest[0, j], "value": found.value[0, j]}
         said["outputs"].append({"output": output, **total, "rows": rows})
@@ -486,7 +487,7 @@ def _labels(model: Model) -> list[Any]:
 
 
 def _show_row(said: dict[str, Any], row: int) -> None:
-    console.print(f"row {row}: prediction {said['prediction']}", markup=False)
+    console.print(f"row {row}: prediction {_cell(said['prediction'])}", markup=False)
     for output in said["outputs"]:
         cells = list(output["rows"][0].get("cells", {}))[:4]
         listing = Listing("training row", "label", "similarity", "contribution", *map(_plain, cells))
@@ -547,40 +548,39 @@ def demo(
     out: Annotated[Path, typer.Option(help="The folder to write to; made if it is not there.")] = Path("hgk-demo"),
     quiet: Quiet = False,
 ) -> None:
-    """Fit, predict and explain built-in data, showing each command; under a minute."""
-    from sklearn.datasets import load_diabetes
-
+    """Fit, predict and explain a made-up table, showing each command; under a minute."""
     out.mkdir(parents=True, exist_ok=True)
-    frame = load_diabetes(as_frame=True, scaled=False).frame.rename(columns={"target": "progression"})
-    known, new = out / "patients.csv", out / "new patients.csv"
+    frame = _friedman(600)
+    known, new = out / "known.csv", out / "new.csv"
     tables.write_table(frame[:-100], known)
     tables.write_table(frame[-100:], new)
     model, predictions = out / "model.hgk", out / "predictions.csv"
-    steps = [
-        ["fit", known, "--target", "progression", "--out", model],
-        ["predict", model, new, "--interval", "0.9", "--out", predictions],
-        ["explain", model],
-        ["explain", model, "--row", "0", "--data", new],
-    ]
 
-    def show(i: int) -> None:
+    def show(*words: str | Path) -> None:
         if not quiet:
-            console.print(f"\n$ hgk {shlex.join(map(str, steps[i]))}", markup=False, soft_wrap=True)
+            console.print(f"\n$ hgk {shlex.join(map(str, words))}", markup=False, soft_wrap=True)
 
-    show(0)
-    fit(str(known), "progression", model, quiet=quiet)
-    show(1)
+    show("fit", known, "--target", "y", "--out", model)
+    fit(str(known), "y", model, quiet=quiet)
+    show("predict", model, new, "--interval", "0.9", "--out", predictions)
     predict(model, str(new), str(predictions), interval=0.9, quiet=quiet)
-    said = pd.read_csv(predictions)
-    truth = frame["progression"][-100:].to_numpy()
-    inside = float(np.mean((said["lower"] <= truth) & (truth <= said["upper"])))
-    rmse = float(np.mean((said["prediction"] - truth) ** 2)) ** 0.5
     if quiet:
         return
-    console.print(
-        f"on these 100 patients: RMSE {rmse:.1f} (spread {truth.std():.1f}), {inside:.0%} within their intervals"
-    )
-    show(2)
+    said, truth = pd.read_csv(predictions), frame["y"][-100:].to_numpy()
+    inside = float(np.mean((said["lower"] <= truth) & (truth <= said["upper"])))
+    rmse = float(np.mean((said["prediction"] - truth) ** 2)) ** 0.5
+    spread = f"noise 1, spread of y {truth.std():.1f}"
+    console.print(f"on these 100 rows: RMSE {rmse:.2f} ({spread}), {inside:.0%} within their intervals")
+    show("explain", model)
     explain(model)
-    show(3)
+    show("explain", model, "--row", "0", "--data", new)
     explain(model, row=0, data=str(new))
+
+
+def _friedman(n: int) -> pd.DataFrame:
+    """Friedman's function of five columns with noise of variance 1, and five columns that mean nothing."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(n, 10)).round(4)
+    y = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2 + 10 * x[:, 3] + 5 * x[:, 4]
+    names = [*(f"x{j}" for j in range(5)), *(f"noise {j}" for j in range(5))]
+    return pd.DataFrame(x, columns=names).assign(y=(y + rng.standard_normal(n)).round(3))
