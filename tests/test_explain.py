@@ -129,6 +129,8 @@ def test_centres_are_rows_and_add_up_too(monkeypatch):
 def test_numbers_of_rows_are_those_of_the_table(models):
     model, X = models["plain"]
     assert np.array_equal(X[given_rows(model)], model.X_fit_)
+    twice = HGKRegressor("plain", random_state=0).fit(np.vstack([X, X]), np.r_[friedman()[1], friedman()[1]])
+    assert given_rows(twice).max() < len(X)  # the first of equal rows
 
 
 def test_a_compact_model_explains_predictions_but_not_influences(models, tmp_path):

@@ -457,6 +457,7 @@ TREE = (*MACHINE, "kernel", "architecture")
         ((*MACHINE, "X"), {"array": "machines.0.alpha"}),
         ((*MACHINE, "parts"), [{"array": "machines.0.alpha"}]),
         ((*MACHINE, "share"), 10**400),
+        ((*MACHINE, "share"), -1.0),
         (("model", "machines"), []),
         (("model", "estimator"), "os.system"),
         (("model", "parameters"), {"pairs": [["preset", "default"], ["__class__", "x"]]}),
@@ -481,6 +482,19 @@ def test_a_hostile_description_with_a_fitting_checksum_is_refused(blob, tmp_path
     names = {name: name for name in header}
     value = json.loads(json.dumps(value).replace("machines.0.alpha", next(n for n in names if n.endswith("alpha"))))
     refused(tmp_path, sealed(changed(description, path, value), header, body), "damaged or was altered")
+
+
+def test_a_tree_too_deep_to_walk_is_refused(blob, tmp_path):
+    """Kernels and their printing go down a tree by recursion."""
+    description, header, body = parted(blob)
+    for layers, said in ((files.DEEPEST - 1, None), (files.DEEPEST, "more than 64 layers"), (50_000, "more than 64")):
+        tree = {"type": "Architecture", "d": 7, "coordinates": [[0]], "parents": [[0]] * layers}
+        hostile = changed(description, ("model", "parameters"), {"pairs": [["architecture", tree]]})
+        if said is None:
+            (tmp_path / "deep.hgk").write_bytes(sealed(hostile, header, body))
+            assert hgk.load(tmp_path / "deep.hgk").architecture.depth == files.DEEPEST
+        else:
+            refused(tmp_path, sealed(hostile, header, body), said)
 
 
 def test_nesting_beyond_recursion_and_numbers_beyond_bounds_are_refused(blob, tmp_path):
