@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types tests clean
+.PHONY: demo test lint types tests fuzz clean
 
 demo: .venv/library
 	$(BIN)/python examples/demo.py
@@ -18,6 +18,10 @@ types: .venv/dev
 
 tests: .venv/dev
 	$(BIN)/python -m pytest -n 2
+
+# thousands of mutations of model files; the tests do a few hundred
+fuzz: .venv/dev
+	HGK_FUZZ=5000 $(BIN)/python -m pytest tests/test_files.py -k mutation
 
 .venv/library: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

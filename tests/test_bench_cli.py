@@ -12,6 +12,8 @@ from hgk.__main__ import main
 from hgk.bench import datasets
 from hgk.bench.methods import METHODS
 from hgk.bench.store import read
+from hgk.cli import bench as commands
+from hgk.cli.shared import Console
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "bench.md").read_text()
@@ -31,7 +33,7 @@ def call(monkeypatch, capfd):
 
 
 def test_list_names_all_sets_and_methods(call, monkeypatch):
-    monkeypatch.setattr(cli, "console", cli.Console(width=200))
+    monkeypatch.setattr(commands, "console", Console(width=200))
     code, out, _ = call("bench", "list")
     assert code == 0
     assert all(name in out for name in [*datasets.known(), *METHODS])
@@ -69,7 +71,7 @@ def test_a_method_that_is_not_installed_is_named_with_what_it_needs(call, monkey
     code, _, err = call("bench", "run", "--methods", "rf")
     assert code == 2
     assert "The method RF needs no_such_package" in err
-    assert "RF" not in cli._methods(None)
+    assert "RF" not in commands._methods(None)
 
 
 def test_results_of_a_store_that_is_not_there_or_empty(call, tmp_path):
@@ -102,7 +104,7 @@ def test_a_run_is_resumed_and_failures_are_remembered(call, tmp_path):
 
 
 def test_a_fault_of_our_own_is_a_sentence_too_unless_debug_asks_for_the_traceback(call, tmp_path, monkeypatch):
-    monkeypatch.setattr(cli.store, "read", lambda path: 1 / 0)
+    monkeypatch.setattr(commands.store, "read", lambda path: 1 / 0)
     monkeypatch.setenv("HGK_DEBUG", "")
     (tmp_path / "rows.jsonl").touch()
     code, _, err = call("bench", "table", tmp_path / "rows.jsonl")
@@ -117,7 +119,7 @@ def test_without_its_packages_the_command_says_what_to_install(monkeypatch, caps
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    assert capsys.readouterr().err == "The command line needs the package typer; pip install 'hgk[bench]'.\n"
+    assert capsys.readouterr().err == "The command line needs the package typer; pip install 'hgk[cli]'.\n"
 
 
 def test_the_options_of_the_documentation_exist(call):

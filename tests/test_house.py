@@ -34,8 +34,12 @@ ORDER = [
     "plans",
     "adapters",
     "estimators",
+    "codec",
+    "files",
+    "explain",
     "hkl",
     "bench",
+    "tables",
     "cli",
     "__main__",
 ]

@@ -2,7 +2,8 @@
 
 from hgk.adapters import GaussianProcessKernel
 from hgk.architectures import Architecture, compose, grouped, inhomogeneous, isotropic, two_layers, with_kinds
-from hgk.estimators import HGKClassifier, HGKRegressor, StoppedEarlyWarning
+from hgk.estimators import CompactModelError, HGKClassifier, HGKRegressor, StoppedEarlyWarning
+from hgk.files import ModelFileError, load, save
 from hgk.kernels import HierarchicalKernel
 from hgk.optimisers import Adam, Algorithm1
 
@@ -12,15 +13,19 @@ __all__ = [
     "Adam",
     "Algorithm1",
     "Architecture",
+    "CompactModelError",
     "GaussianProcessKernel",
     "HGKClassifier",
     "HGKRegressor",
     "HierarchicalKernel",
+    "ModelFileError",
     "StoppedEarlyWarning",
     "compose",
     "grouped",
     "inhomogeneous",
     "isotropic",
+    "load",
+    "save",
     "two_layers",
     "with_kinds",
 ]

@@ -9,7 +9,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] == "hgk":
             raise
-        sys.stderr.write(f"The command line needs the package {error.name}; pip install 'hgk[bench]'.\n")
+        sys.stderr.write(f"The command line needs the package {error.name}; pip install 'hgk[cli]'.\n")
         sys.exit(2)
     run()
 

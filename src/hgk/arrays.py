@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,6 +30,41 @@ def tensor(x, dtype: torch.dtype | None = None) -> torch.Tensor:
     if dtype is None:
         dtype = x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float64
     return x.to(dtype)
+
+
+@dataclass
+class Packed:
+    """A tensor on its way through a file: skops knows arrays, and tensors can be read only by executing code."""
+
+    array: np.ndarray
+
+
+def packed(value: Any, memo: dict[int, Packed]) -> Any:
+    """The same structure with every tensor packed, a shared one once."""
+    if isinstance(value, torch.Tensor):
+        return memo.setdefault(id(value), Packed(value.detach().cpu().numpy()))
+    return _rebuilt(value, lambda part: packed(part, memo))
+
+
+def unpacked(value: Any, memo: dict[int, torch.Tensor]) -> Any:
+    """The inverse of ``packed``."""
+    if isinstance(value, Packed):
+        array = value.array if value.array.flags.writeable else value.array.copy()
+        return memo.setdefault(id(value), torch.from_numpy(array))
+    return _rebuilt(value, lambda part: unpacked(part, memo))
+
+
+def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Lists, tuples, dicts and our own dataclasses with their parts changed; everything else as it is."""
+    if type(value) in (list, tuple):
+        return type(value)(map(change, value))
+    if type(value) is dict:
+        return {key: change(part) for key, part in value.items()}
+    if is_dataclass(value) and type(value).__module__.startswith("hgk."):
+        twin = object.__new__(type(value))
+        vars(twin).update({key: change(part) for key, part in vars(value).items()})
+        return twin
+    return value
 
 
 def blocks(n: int, size: int) -> Iterator[slice]:

@@ -24,7 +24,7 @@ from sklearn.utils.validation import (
 )
 
 from hgk.architectures import Architecture, grouped
-from hgk.arrays import blocks, require_memory, threads_for
+from hgk.arrays import blocks, packed, require_memory, threads_for, unpacked
 from hgk.calibration import Calibration
 from hgk.gradients import EXACT, LeaveOneOutGradients, mixed
 from hgk.inputs import Encoder, Inputs, Merged, Reader, Scaling, column_remarks, is_mixed, merge_rows, split
@@ -51,6 +51,10 @@ JACKKNIFE = 2000
 
 class StoppedEarlyWarning(UserWarning):
     """A fit was stopped by Ctrl-C or by its callback and kept the best it had."""
+
+
+class CompactModelError(ValueError, AttributeError):
+    """A method was called that needs what a compact model file leaves out."""
 
 
 class _HGK(BaseEstimator):
@@ -117,6 +121,7 @@ class _HGK(BaseEstimator):
 
         self._inputs = Inputs(reader, encoder)
         self._place, self._left_out = merged.place, encoder(reader(columns)[merged.place < 0])
+        self._rows: Rows | None = rows  # None in a model from a compact file
         self._kept: dict[str, Any] = {}  # what is computed when first asked for; predicting must not change __dict__
         self._store(rows, merged.X, progress)
         return self
@@ -315,19 +320,14 @@ class _HGK(BaseEstimator):
     # -------------------------------------------------------------------------- what a fit leaves
 
     def _store(self, rows: Rows, X: np.ndarray, progress: Progress) -> None:
-        first, encoder = self.machines_[0], self._inputs.encoder
-        names = tuple(feature.name for feature in encoder.features)
-        self.kernel_ = replace(first.kernel, columns=names, inputs=self._inputs)
-        self.alpha_ = _columns_out(first.alpha.numpy(), self._single_column)
-        self.lam_, self.gamma_ = first.lam, first.kernel.gamma
+        encoder = self._inputs.encoder
         self.history_ = progress.history
         self.X_fit_ = X
         sample = rows.X[:: max(1, len(rows) // 500)]
         shares = proportions(self.machines_)
         nodes = np.vstack([share * m.kernel.shares(sample) for share, m in zip(shares, self.machines_, strict=True)])
         self.node_importances_ = nodes @ np.eye(self.n_features_in_)[encoder.owner]
-        self.feature_importances_ = self.node_importances_.sum(0)
-        self._rows = rows
+        self._derive()
         if progress.shortened:
             warnings.warn(
                 "The fit was stopped early; the model uses the best weights found so far (see history_).",
@@ -337,10 +337,29 @@ class _HGK(BaseEstimator):
         if any(m.ridge_added for m in self.machines_):
             warnings.warn(
                 f"The kernel matrix was numerically singular and {max(m.ridge_added for m in self.machines_):.1e} "
-                f"was added to its diagonal; lam={first.lam:.1e} is very small for these data, try a larger one.",
+                f"was added to its diagonal; lam={self.lam_:.1e} is very small for these data, try a larger one.",
                 UserWarning,
                 stacklevel=3,
             )
+
+    def _derive(self) -> None:
+        """The public attributes that follow from the machines and the importances of their nodes."""
+        first = self.machines_[0]
+        names = tuple(feature.name for feature in self._inputs.encoder.features)
+        self.kernel_ = replace(first.kernel, columns=names, inputs=self._inputs)
+        self.alpha_ = _columns_out(first.alpha.numpy(), self._single_column)
+        self.lam_, self.gamma_ = first.lam, first.kernel.gamma
+        self.feature_importances_ = self.node_importances_.sum(0)
+
+    def _training_rows(self, what: str) -> Rows:
+        """The distinct training rows, unless the model is from a compact file."""
+        check_is_fitted(self)
+        if self._rows is None:
+            raise CompactModelError(
+                f"{what} the training labels, which this model's compact file leaves out; load a file that was saved "
+                "without compact."
+            )
+        return self._rows
 
     @property
     def loo_predictions_(self) -> np.ndarray:
@@ -349,7 +368,7 @@ class _HGK(BaseEstimator):
         All copies of a row are left out together; a row of weight 0 gets its ordinary prediction. λ, γ and
         the kernel's weights stay fixed. Computed when first asked for.
         """
-        check_is_fitted(self)
+        self._training_rows("Leave-one-out predictions need")
         everywhere = self._loo_of_rows().numpy()[self._place]
         if len(self._left_out):
             everywhere[self._place < 0] = average(self.machines_, torch.from_numpy(self._left_out), CLIP).numpy()
@@ -358,15 +377,26 @@ class _HGK(BaseEstimator):
     def _loo_of_rows(self) -> torch.Tensor:
         """Of the distinct rows, in [-1, 1]; kept once computed."""
         if "loo" not in self._kept:
-            with threads_for(len(self._rows)):
-                self._kept["loo"] = loo_average(self.machines_, self._rows, CLIP)[0]
+            rows = self._training_rows("Leave-one-out values need")
+            with threads_for(len(rows)):
+                self._kept["loo"] = loo_average(self.machines_, rows, CLIP)[0]
         return self._kept["loo"]
 
     def _predict_columns(self, X) -> np.ndarray:
         """The clipped averaged function, one column per output, in [-1, 1]."""
+        return average(self.machines_, self._features(X), CLIP).numpy()
+
+    def _features(self, X) -> torch.Tensor:
+        """What the machines see of a table."""
         check_is_fitted(self)
-        features = self._inputs.encoder(self._inputs.reader(self._columns(X, reset=False)))
-        return average(self.machines_, torch.from_numpy(features), CLIP).numpy()
+        return torch.from_numpy(self._inputs.encoder(self._inputs.reader(self._columns(X, reset=False))))
+
+    def __getstate__(self):
+        """For pickle, joblib and skops: tensors as arrays."""
+        return packed(super().__getstate__(), {})
+
+    def __setstate__(self, state):
+        super().__setstate__(unpacked(state, {}))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -508,19 +538,19 @@ class HGKRegressor(RegressorMixin, _HGK):
         >>> bool(0.8 < ((low < y[200:]) & (y[200:] < high)).mean() < 1)
         True
         """
-        check_is_fitted(self)
+        rows = self._training_rows("Intervals need")
         if not (isinstance(coverage, Real) and 0 < coverage < 1):
             raise ValueError(f"coverage={coverage!r} was given; a number between 0 and 1 is expected, such as 0.9.")
-        features = torch.from_numpy(self._inputs.encoder(self._inputs.reader(self._columns(X, reset=False))))
-        n = len(self._rows)
+        features = self._features(X)
+        n = len(rows)
         some = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(n)[:JACKKNIFE]))
         bounds = []
         with threads_for(n):
             # one block of rows at a time: f^(-i)(x) is rows x 2000 x outputs
-            for block in blocks(len(features), max(1, 2**25 // (len(some) * self._rows.Y.shape[1]))):
-                own, elsewhere = loo_average(self.machines_, self._rows, CLIP, features[block], some)
-                r = (self._rows.Y[some] - own).abs().T[:, None, :]
-                weight = self._rows.weight[some] * (self._rows.size / float(self._rows.weight.sum()))
+            for block in blocks(len(features), max(1, 2**25 // (len(some) * rows.Y.shape[1]))):
+                own, elsewhere = loo_average(self.machines_, rows, CLIP, features[block], some)
+                r = (rows.Y[some] - own).abs().T[:, None, :]
+                weight = rows.weight[some] * (rows.size / float(rows.weight.sum()))
                 low = weighted_quantile(-(elsewhere - r), weight, coverage).neg()
                 high = weighted_quantile(elsewhere + r, weight, coverage)
                 bounds.append(torch.stack([low, high], -1).transpose(0, 1))
@@ -591,7 +621,8 @@ class HGKClassifier(ClassifierMixin, _HGK):
 
     def _calibration(self) -> Calibration:
         if "calibration" not in self._kept:
-            columns = self._loo_of_rows(), self._rows.Y, self._rows.weight
+            rows = self._training_rows("Probabilities need")
+            columns = self._loo_of_rows(), rows.Y, rows.weight
             self._kept["calibration"] = Calibration.of(*(column.numpy() for column in columns))
         return self._kept["calibration"]
 

@@ -1,16 +1,9 @@
-"""The command line: parses, calls, prints.
-
-    hgk bench list | run | table | figures | page
-
-Exit codes: 0 all is well; 1 some runs failed; 2 what was asked for cannot be done, in one sentence; 130 Ctrl-C.
-``--debug`` shows tracebacks.
-"""
+"""``hgk bench``: the paper's experiments."""
 
 from __future__ import annotations
 
 import importlib
 import os
-import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from enum import StrEnum
@@ -19,55 +12,20 @@ from typing import Annotated
 
 import torch
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hgk import __version__
 from hgk.bench import datasets, protocol, runner, store
 from hgk.bench.methods import METHODS, Effort
+from hgk.cli.shared import EXPECTED, Unusable, console, errors
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-bench = typer.Typer(no_args_is_help=True, help="The paper's experiments: run, resume, tabulate.")
-app.add_typer(bench, name="bench")
-
-console, errors = Console(highlight=False), Console(stderr=True, highlight=False)
-
-
-class Unusable(Exception):
-    """What was asked for cannot be done; the message is one sentence."""
-
-
-EXPECTED = (Unusable, datasets.DataError, runner.RunnerError, store.StoreError, OSError)
+app = bench = typer.Typer(no_args_is_help=True, help="The paper's experiments: run, resume, tabulate.")
+EXPECTED.extend([datasets.DataError, runner.RunnerError, store.StoreError])
 
 
 class Preset(StrEnum):
     quick = "quick"
     paper = "paper"
-
-
-@app.callback()
-def root(
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
-) -> None:
-    """Kernel machines with learned hierarchical Gaussian kernels."""
-    os.environ["HGK_DEBUG"] = "1" if debug else os.environ.get("HGK_DEBUG", "")
-    if version:
-        console.print(__version__)
-        raise typer.Exit
-
-
-def run() -> None:
-    """The entry point: errors that are expected end in one sentence."""
-    try:
-        app()
-    except Exception as error:
-        if os.environ.get("HGK_DEBUG"):
-            raise
-        fault = "" if isinstance(error, EXPECTED) else f" ({type(error).__name__}); `hgk --debug …` shows where."
-        sys.stderr.write(f"hgk: {error}{fault}\n")
-        sys.exit(2)
 
 
 # ------------------------------------------------------------------------------------------------------------- run

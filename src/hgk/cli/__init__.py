@@ -1,0 +1,90 @@
+"""The command line: parses, calls, prints.
+
+    hgk fit | predict | explain | info | demo
+    hgk bench list | run | table | figures | page
+
+Results go to standard output, notes, progress and errors to standard error. Exit codes: 0 all is well; 1 some runs of
+a bench failed; 2 what was asked for cannot be done, in one sentence; 130 Ctrl-C. ``--debug`` shows tracebacks.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from hgk import __version__
+from hgk.cli import models
+from hgk.cli.shared import EXPECTED, Unusable
+
+
+class Lazy(TyperGroup):
+    """Imports ``hgk bench``, and what it needs, only where it is asked for."""
+
+    def list_commands(self, ctx):
+        return [*super().list_commands(ctx), "bench"]
+
+    def get_command(self, ctx, cmd_name):
+        return _bench() if cmd_name == "bench" else super().get_command(ctx, cmd_name)
+
+
+def _bench():
+    try:
+        app = importlib.import_module("hgk.cli.bench").app
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] == "hgk":
+            raise
+        app = _without(str(error.name))
+    command = get_command(app)
+    command.name = "bench"
+    return command
+
+
+def _without(package: str) -> typer.Typer:
+    """A command that says what it needs."""
+    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+    app = typer.Typer(help=f"The paper's experiments; needs {package}.", context_settings=settings)
+
+    @app.command(context_settings=settings)
+    def bench() -> None:
+        raise Unusable(f"hgk bench needs the package {package}; pip install 'hgk[bench]'.")
+
+    return app
+
+
+app = typer.Typer(cls=Lazy, no_args_is_help=True, pretty_exceptions_enable=False)
+app.command("fit")(models.fit)
+app.command("predict")(models.predict)
+app.command("explain")(models.explain)
+app.command("info")(models.info)
+app.command("demo")(models.demo)
+
+
+@app.callback()
+def root(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
+) -> None:
+    """Kernel machines with learned hierarchical Gaussian kernels."""
+    os.environ["HGK_DEBUG"] = "1" if debug else os.environ.get("HGK_DEBUG", "")
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def run() -> None:
+    """The entry point: errors that are expected end in one sentence."""
+    try:
+        app()
+    except Exception as error:
+        if os.environ.get("HGK_DEBUG"):
+            raise
+        known = isinstance(error, tuple(EXPECTED))
+        fault = "" if known else f" ({type(error).__name__}); `hgk --debug …` shows where."
+        sys.stderr.write(f"hgk: {error}{fault}\n")
+        sys.exit(2)

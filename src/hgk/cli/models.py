@@ -1,0 +1,586 @@
+"""``hgk fit``, ``predict``, ``explain``, ``info`` and ``demo``."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import importlib
+import json
+import os
+import re
+import shlex
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import torch
+import typer
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table as Listing
+
+from hgk import tables
+from hgk.cli.shared import EXPECTED, Unusable, console, errors
+from hgk.estimators import HGKClassifier, HGKRegressor, StoppedEarlyWarning
+from hgk.explain import contributions, given_rows, node_terms
+from hgk.files import describe, load, save
+from hgk.inputs import is_mixed
+from hgk.plans import PRESETS
+from hgk.progress import Event
+
+EXPECTED.append(tables.TableError)
+Model = HGKRegressor | HGKClassifier
+
+
+class Task(StrEnum):
+    auto = "auto"
+    regression = "regression"
+    classification = "classification"
+
+
+Preset = StrEnum("Preset", list(PRESETS))  # type: ignore[misc]
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress.")]
+Delimiter = Annotated[str | None, typer.Option(help="Of a CSV: one character, or tab; detected if not given.")]
+Decimal = Annotated[str | None, typer.Option(help="Of a CSV: . or , ; detected if not given.")]
+Source = Annotated[str, typer.Argument(help="CSV, Parquet, Arrow or Feather, also gzipped; - for standard input.")]
+ModelFile = Annotated[Path, typer.Argument(help="A model that `hgk fit` or hgk.save wrote.")]
+
+
+# ------------------------------------------------------------------------------------------------------------ fit
+
+
+def fit(
+    data: Source,
+    target: Annotated[str, typer.Option(help="The column to predict.")],
+    out: Annotated[Path, typer.Option(help="The model file to write, such as model.hgk.")],
+    task: Annotated[Task, typer.Option(help="auto decides by the target's type and number of values.")] = Task.auto,
+    group: Annotated[
+        list[str] | None, typer.Option(help="A node of your own: demographics=age,sex; may be given several times.")
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Columns to leave out, with commas between them.")] = None,
+    preset: Annotated[Preset, typer.Option(help="What is learned, and how.")] = Preset.default,  # type: ignore[attr-defined]
+    time_budget: Annotated[str | None, typer.Option(help="About how long: 90, 90s, 2m, 1h30m.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same model.")] = 0,
+    compact: Annotated[bool, typer.Option("--compact", help="Leave out what predictions do not need.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Also write a page that explains the model.")] = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit a model to a table and write it to a file. Ctrl-C keeps the best so far and still writes it."""
+    seconds = None if time_budget is None else duration(time_budget)
+    write_report = _report_writer(report)
+    for path in filter(None, (out, report)):
+        _check_place(path)
+    table = tables.read_table(data, delimiter, decimal)
+    tables.column(table.frame, target, "The target")
+    found = tables.target_of(table.frame[target], task)
+    X = table.frame.drop(columns=[target, *_columns(drop, table.frame, "--drop")])[found.present].reset_index(drop=True)
+    if not X.shape[1]:
+        raise Unusable(f"The table has no column besides the target {target!r}; give at least one to predict from.")
+    notes = [note for note in table.notes if repr(target) not in note.split(" is taken as text")[0]]
+    if not found.present.all():
+        notes.append(f"{int((~found.present).sum())} rows without a value of {target!r} were left out.")
+    kind = HGKClassifier if found.classes else HGKRegressor
+    model = kind(str(preset), groups=_groups(group, X), time_budget=seconds, random_state=seed)
+    if not quiet and not as_json:
+        errors.print(f"{found.reason}: {len(X)} rows, {X.shape[1]} columns", markup=False, soft_wrap=True)
+    begun = time.monotonic()
+    with _interruptible("nothing was written"), _watched(model, seconds, quiet or as_json), _noted(notes) as stopped:
+        model.fit(X, found.y)
+    model.callback = None
+    took = time.monotonic() - begun
+    with _interruptible("the model was not written"):
+        save(
+            model,
+            out,
+            compact=compact,
+            note={"target": target, "task": "classification" if found.classes else "regression"},
+        )
+    with _interruptible(f"{out} is written, its error not estimated"):
+        score = _score(model, found.y)
+    if write_report is not None:
+        with _interruptible(f"{out} is written, the report is not"), _sentences():
+            write_report(model, X, found.y, report)
+    said: dict[str, Any] = {"model": str(out), "report": None if report is None else str(report), "target": target}
+    said |= {"task": kind.__name__, "decision": found.reason, "rows": len(X), "columns": X.shape[1], "seconds": took}
+    said |= {"stopped_early": bool(stopped), "leave_one_out": score, "importances": _importances(model), "notes": notes}
+    _told(said, notes, as_json, quiet)
+
+
+def _told(said: dict[str, Any], notes: Sequence[str], as_json: bool, quiet: bool) -> None:
+    if as_json:
+        _print_json(said)
+        return
+    _tell(notes, quiet)
+    if quiet:
+        return
+    score = said["leave_one_out"]
+    how = f"R² {score['r2']:.3f}, RMSE {score['rmse']:.4g}" if "r2" in score else f"accuracy {score['accuracy']:.3f}"
+    console.print(f"leave-one-out {how}, kernel and λ as chosen; fitted in {said['seconds']:.1f} s", markup=False)
+    leaning = ", ".join(f"{name} {share:.2f}" for name, share in list(said["importances"].items())[:5])
+    console.print(f"the kernel leans on {leaning}", markup=False, soft_wrap=True)
+    console.print(f"model in {said['model']}", markup=False, soft_wrap=True)
+    if said["report"]:
+        console.print(f"report in {said['report']}", markup=False, soft_wrap=True)
+
+
+def duration(text: str) -> float:
+    """Seconds from 90, 90s, 2m, 1h30m, 1.5h.
+
+    Examples
+    --------
+    >>> from hgk.cli.models import duration
+    >>> duration("2m"), duration("1h30m"), duration("90")
+    (120.0, 5400.0, 90.0)
+    """
+    parts = re.fullmatch(r"\s*(?:([\d.]+)\s*h)?\s*(?:([\d.]+)\s*m(?:in)?)?\s*(?:([\d.]+)\s*s?)?\s*", text)
+    seconds = 0.0
+    with contextlib.suppress(ValueError):  # such as 1.2.3
+        seconds = sum(
+            u * float(p or 0) for u, p in zip((3600.0, 60.0, 1.0), parts.groups() if parts else (), strict=False)
+        )
+    if not 0 < seconds < float("inf"):
+        raise Unusable(f"--time-budget {text!r} was given; a time such as 90s, 2m or 1h30m is expected.")
+    return seconds
+
+
+def _groups(given: Sequence[str] | None, X: pd.DataFrame) -> dict[str, list[str]] | None:
+    groups = {}
+    for text in given or ():
+        name, equals, columns = text.partition("=")
+        if not (equals and name.strip() and columns.strip()):
+            raise Unusable(f"--group {text!r} was given; a name and columns are expected, such as size=width,height.")
+        if name.strip() in groups:
+            raise Unusable(f"--group names {name.strip()!r} twice; put its columns into one option.")
+        groups[name.strip()] = _columns([columns], X, f"--group {name.strip()}")
+    return groups or None
+
+
+def _columns(given: Sequence[str] | None, frame: pd.DataFrame, what: str) -> list[str]:
+    """Names with commas between them; a name that has one itself stands in quotes."""
+    names = [name.strip() for text in given or () for name in next(csv.reader([text], skipinitialspace=True)) if name]
+    return [tables.column(frame, name, f"{what}:") for name in dict.fromkeys(names)]
+
+
+def _check_place(path: Path) -> None:
+    """Say before the work that its result could not be written."""
+    folder = path.absolute().parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise Unusable(f"{path} cannot be written; give a file in a folder that exists and may be written to.")
+
+
+def _report_writer(report: Path | None):
+    if report is None:
+        return None
+    try:
+        return importlib.import_module("hgk.report").write_report
+    except ModuleNotFoundError as error:
+        raise Unusable(f"--report needs {error.name}; pip install 'hgk[report]', or leave --report out.") from error
+
+
+def _score(model: Model, y: np.ndarray) -> dict[str, float]:
+    """From the leave-one-out values, which the kernel and λ have seen but no coefficient has."""
+    if model._rows is None or not len(y):
+        return {}
+    loo = model.loo_predictions_
+    if isinstance(model, HGKClassifier):
+        found = model.classes_[(loo > 0).astype(int) if loo.ndim == 1 else loo.argmax(1)]
+        return {"accuracy": float(np.mean(found == y))}
+    error, variance = float(np.mean((loo - y) ** 2)), float(np.var(y))
+    return {"rmse": error**0.5, "r2": 1 - error / variance if variance else 0.0}
+
+
+def _importances(model: Model) -> dict[str, float]:
+    order = np.argsort(-model.feature_importances_, kind="stable")
+    return {model._inputs.reader.names[j]: float(model.feature_importances_[j]) for j in order}
+
+
+# -------------------------------------------------------------------------------------------- while something runs
+
+
+@contextlib.contextmanager
+def _watched(model: Model, seconds: float | None, silent: bool) -> Iterator[None]:
+    """A line that moves while the model learns, where somebody watches."""
+    if silent or not errors.is_terminal:
+        yield
+        return
+    columns = [SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()]
+    columns += [BarColumn()] if seconds is not None else []
+    with Progress(*columns, console=errors, transient=True) as bar:
+        line, begun = bar.add_task("reading", total=seconds), time.monotonic()
+
+        def tell(event: Event) -> None:
+            bar.update(line, description=_phrase(event), completed=time.monotonic() - begun)
+
+        model.callback = tell
+        yield
+
+
+def _phrase(event: Event) -> str:
+    """An event in a few words."""
+    where = ", ".join(f"{event[tag]}" for tag in ("candidate",) if tag in event)
+    where += f", fold {event['fold']}" if "fold" in event else ""
+    numbers = [
+        f"{k} {v:.4g}" for k in ("step", "criterion", "honest", "risk") if isinstance(v := event.get(k), int | float)
+    ]
+    if "of" in event:
+        numbers = [f"{event['done']} of {event['of']}"]
+    return " · ".join(part for part in (str(event.get("stage", "")), where, *numbers) if part)
+
+
+@contextlib.contextmanager
+def _noted(notes: list[str]) -> Iterator[list[str]]:
+    """Warnings become notes; what the estimators refuse is a sentence of ours. Yields what was stopped early."""
+    stopped: list[str] = []
+    with warnings.catch_warnings(record=True) as caught, _sentences():
+        warnings.simplefilter("always")
+        yield stopped
+    for warning in caught:
+        notes.append(str(warning.message))
+        if issubclass(warning.category, StoppedEarlyWarning):
+            stopped.append(str(warning.message))
+
+
+@contextlib.contextmanager
+def _sentences() -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError, MemoryError) as error:
+        raise Unusable(" ".join(str(error).split())) from error
+
+
+@contextlib.contextmanager
+def _interruptible(left: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        errors.print(f"hgk: stopped; {left}.", markup=False, soft_wrap=True)
+        raise typer.Exit(130) from None
+
+
+def _tell(notes: Sequence[str], quiet: bool) -> None:
+    for note in () if quiet else dict.fromkeys(notes):
+        errors.print(f"note: {note}", markup=False, soft_wrap=True)
+
+
+def _print_json(document: Any) -> None:
+    """JSON has no nan and no infinity: null stands for them."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {str(k): plain(v) for k, v in value.items()}
+        if isinstance(value, list | tuple | np.ndarray):
+            return [plain(v) for v in value]
+        value = value.item() if isinstance(value, np.generic) else value
+        return None if isinstance(value, float) and not np.isfinite(value) else value
+
+    typer.echo(json.dumps(plain(document), ensure_ascii=False))
+
+
+# -------------------------------------------------------------------------------------------------------- predict
+
+
+def predict(
+    model: ModelFile,
+    data: Source,
+    out: Annotated[str, typer.Option(help="CSV, CSV.gz, Parquet or Feather by the ending; - prints CSV.")] = "-",
+    interval: Annotated[
+        float | None, typer.Option(help="Add bounds that cover the label with this probability, such as 0.9.")
+    ] = None,
+    proba: Annotated[bool, typer.Option("--proba", help="Add a probability per class.")] = False,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Predict the rows of a table."""
+    fitted = load(model)
+    if interval is not None and isinstance(fitted, HGKClassifier):
+        raise Unusable("--interval was given with a classifier; its certainty is told by --proba.")
+    if interval is not None and not 0 < interval < 1:
+        raise Unusable(f"--interval {interval:g} was given; a number between 0 and 1 is expected, such as 0.9.")
+    if proba and isinstance(fitted, HGKRegressor):
+        raise Unusable("--proba was given with a regression; its certainty is told by --interval 0.9.")
+    if out != "-":
+        _check_place(Path(out))
+    notes: list[str] = []
+    X = _inputs(fitted, data, delimiter, decimal, notes)
+    with _interruptible("nothing was written"), _noted(notes):
+        frame = _predictions(fitted, X, interval, proba)
+    if as_json and out == "-":
+        _print_json(frame.to_dict("records"))
+        return
+    tables.write_table(frame, out)
+    if as_json:
+        _print_json({"out": out, "rows": len(frame), "columns": list(frame.columns), "notes": notes})
+        return
+    _tell(notes, quiet)
+    if out != "-" and not quiet:
+        console.print(f"{len(frame)} predictions in {out}", markup=False, soft_wrap=True)
+
+
+def _inputs(model: Model, data: str, delimiter: str | None, decimal: str | None, notes: list[str]) -> Any:
+    """The model's columns of a table: a frame, or an array where the model knows no names."""
+    reader = model._inputs.reader
+    text = [name for name, levels in zip(reader.names, reader.levels, strict=True) if levels is not None]
+    table = tables.read_table(data, delimiter, decimal, text)
+    notes += [note for note in table.notes if any(repr(name) in note for name in reader.names)]
+    names = list(model.feature_names_in_) if hasattr(model, "feature_names_in_") else None
+    X = tables.select(table.frame, names, model.n_features_in_)
+    return X if names is not None else _unnamed(X)
+
+
+def _unnamed(X: pd.DataFrame) -> np.ndarray:
+    return X.to_numpy(dtype=object).astype(str) if is_mixed(X) else X.to_numpy(dtype=float)
+
+
+def _predictions(model: Model, X: Any, interval: float | None, proba: bool) -> pd.DataFrame:
+    said = model.predict(X)
+    columns = {"prediction": said} if said.ndim == 1 else {f"prediction {j}": t for j, t in enumerate(said.T)}
+    if interval is not None and isinstance(model, HGKRegressor):
+        bounds = model.predict_interval(X, interval)
+        for j, (low, high) in enumerate(bounds.reshape(len(bounds), -1, 2).transpose(1, 2, 0)):
+            tail = "" if said.ndim == 1 else f" {j}"
+            columns |= {f"lower{tail}": low, f"upper{tail}": high}
+    if proba and isinstance(model, HGKClassifier):
+        columns |= {f"probability of {c}": p for c, p in zip(model.classes_, model.predict_proba(X).T, strict=True)}
+    return pd.DataFrame(columns)
+
+
+# -------------------------------------------------------------------------------------------------------- explain
+
+
+def explain(
+    model: ModelFile,
+    row: Annotated[
+        int | None, typer.Option(min=0, help="Explain this row, counted from 0: of --data, or of the training table.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="The table that --row is in; - for standard input.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many training rows, columns or nodes to show.")] = 5,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show what the kernel leans on; or, for one row, the training rows that make up its prediction."""
+    fitted = load(model)
+    if data is not None and row is None:
+        raise Unusable("--data was given without --row; give the number of the row to explain, counted from 0.")
+    notes: list[str] = []
+    if row is None:
+        said = _kernel_explained(fitted)
+    else:
+        X = _training_row(fitted, row) if data is None else _inputs(fitted, data, delimiter, decimal, notes)
+        if data is not None and row >= len(X):
+            raise Unusable(f"--row {row} was given and the table has {len(X)} rows; give one from 0 to {len(X) - 1}.")
+        with _noted(notes):
+            said = _row_explained(fitted, X[row : row + 1] if data is not None else X, top)
+    _tell(notes, quiet or as_json)
+    if as_json:
+        _print_json(said | {"notes": notes})
+    elif row is None:
+        _show_kernel(said, top)
+    else:
+        _show_row(said, row)
+
+
+def _kernel_explained(model: Model) -> dict[str, Any]:
+    """Relevance of columns, and of the first-layer nodes of every machine."""
+    names, nodes, place = model._inputs.reader.names, [], 0
+    for m, machine in enumerate(model.machines_):
+        tree = machine.kernel.architecture
+        for i in range(len(tree.coordinates)):
+            shares = model.node_importances_[place + i]
+            order = np.argsort(-shares, kind="stable")
+            label = tree.labels[i] if tree.labels else f"node {i}"
+            kind = "rough" if tree.q[i] != 2 else "oblique" if i in tree.oblique else "smooth"
+            columns = {names[j]: float(shares[j]) for j in order if shares[j] > 0}
+            nodes.append({"machine": m, "node": label, "kind": kind, "share": float(shares.sum()), "columns": columns})
+        place += len(tree.coordinates)
+    return {"columns": _importances(model), "nodes": sorted(nodes, key=lambda node: -node["share"])}
+
+
+def _show_kernel(said: dict[str, Any], top: int) -> None:
+    columns = Listing("column", "relevance", title="Columns: their share of the kernels' exponents")
+    most = max([*said["columns"].values(), 1e-12])
+    for name, share in list(said["columns"].items())[: max(top, 10)]:
+        columns.add_row(_plain(name), f"{share:.3f} {'█' * round(20 * share / most)}")
+    nodes = Listing("machine", "node", "kind", "share", "mostly", title="Nodes")
+    for node in said["nodes"][: max(top, 10)]:
+        mostly = ", ".join(f"{name} {share:.2f}" for name, share in list(node["columns"].items())[:4])
+        nodes.add_row(str(node["machine"]), _plain(node["node"]), node["kind"], f"{node['share']:.3f}", _plain(mostly))
+    console.print(columns, nodes)
+
+
+def _plain(text: str) -> str:
+    return str(text).replace("[", r"\[")
+
+
+def _training_row(model: Model, row: int) -> Any:
+    rows = model._training_rows("Without --data, --row needs")
+    if row >= len(model._place):
+        raise Unusable(
+            f"--row {row} was given and the model saw {len(model._place)} rows, counted from 0; or give --data."
+        )
+    if model._place[row] < 0 or not len(rows):
+        raise Unusable(f"Row {row} had weight 0 and is not in the model; give it by --data.")
+    cells = tables.decoded_row(model, model.X_fit_[model._place[row]])
+    frame = pd.DataFrame({name: pd.Series([v], dtype=object if _is_text(v) else float) for name, v in cells.items()})
+    return frame if hasattr(model, "feature_names_in_") else _unnamed(frame)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _row_explained(model: Model, X: Any, top: int) -> dict[str, Any]:
+    """The prediction of one row as a sum; per output, the largest terms and the rest."""
+    found = contributions(model, X, top)
+    outputs = _outputs(model)
+    numbers = None if model._rows is None else given_rows(model)
+    labels = None if model._rows is None else _labels(model)
+    x, first, leading = model._features(X)[0], model.machines_[0], _importances(model)
+    said: dict[str, Any] = {"prediction": model.predict(X)[0], "outputs": []}
+    for j, output in enumerate(outputs):
+        apart = node_terms(first.kernel, x, first.X[torch.from_numpy(found.rows[0, j])])
+        rows = []
+        for i, index in enumerate(found.rows[0, j]):
+            entry: dict[str, Any] = {"row": None if numbers is None else int(numbers[index])}
+            entry["label"] = None if labels is None else labels[index]
+            entry |= {"similarity": found.similarity[0, j, i], "contribution": found.contribution[0, j, i]}
+            if numbers is not None and len(first.X) == len(model._rows or ()):
+                cells = tables.decoded_row(model, model.X_fit_[index])
+                entry["cells"] = {name: cells[name] for name in leading}  # the most relevant first
+            rows.append(entry | {"apart": apart[i].tolist()})
+        total = {"base": found.base[j], "rest": found.rest[0, j], "value": found.value[0, j]}
+        said["outputs"].append({"output": output, **total, "rows": rows})
+    return said
+
+
+def _outputs(model: Model) -> list[str]:
+    if isinstance(model, HGKClassifier):
+        classes = model.classes_[1:] if model._single_column else model.classes_
+        return [str(c) for c in classes]
+    return (
+        ["prediction"]
+        if model._single_column
+        else [f"prediction {j}" for j in range(model.machines_[0].alpha.shape[1])]
+    )
+
+
+def _labels(model: Model) -> list[Any]:
+    """The labels of the rows of the first machine, as they were given; of a centre, its first row's."""
+    rows = model._training_rows("Labels need")
+    index = model._place[given_rows(model)]
+    Y = rows.Y.numpy()[index]
+    if isinstance(model, HGKClassifier):
+        return model.classes_[(Y[:, 0] > 0).astype(int) if model._single_column else Y.argmax(1)].tolist()
+    return [y[0] if model._single_column else y for y in model._y_scaling.inverse(Y).tolist()]
+
+
+def _show_row(said: dict[str, Any], row: int) -> None:
+    console.print(f"row {row}: prediction {_cell(said['prediction'])}", markup=False)
+    for output in said["outputs"]:
+        cells = list(output["rows"][0].get("cells", {}))[:4]
+        listing = Listing("training row", "label", "similarity", "contribution", *map(_plain, cells))
+        whole = f"{output['base']:.5g} + rows below + others {output['rest']:+.5g} = {output['value']:.5g}"
+        listing.title = f"{_plain(output['output'])}: {whole}"
+        for entry in output["rows"]:
+            shown = [_cell(entry["cells"][name]) for name in cells]
+            number = "not kept" if entry["row"] is None else str(entry["row"])
+            listing.add_row(
+                number, _cell(entry["label"]), f"{entry['similarity']:.3f}", f"{entry['contribution']:+.5g}", *shown
+            )
+        console.print(listing)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.5g}" if isinstance(value, float) else _plain(str(value))
+
+
+# -------------------------------------------------------------------------------------------------- info and demo
+
+
+def info(model: ModelFile, as_json: Json = False) -> None:
+    """Tell what a model file holds, without loading the model."""
+    found = describe(model)
+    if as_json:
+        _print_json(found)
+        return
+    summary, note = found["summary"], found["note"]
+    lines = {
+        "model": f"{summary.get('estimator')}" + (f" of {note['target']!r}" if "target" in note else ""),
+        "file": f"{found['bytes'] / 1024:.0f} KiB, schema {found['schema']}"
+        + (", compact" if summary.get("compact") else ""),
+        "training rows": "not kept"
+        if summary.get("rows") is None
+        else f"{summary['rows']}, {summary['distinct_rows']} different",
+        "classes": ", ".join(map(str, summary.get("classes") or [])),
+        "columns": ", ".join(summary.get("columns", [])),
+        "leans on": ", ".join(f"{name} {share:.2f}" for name, share in _leading(summary)),
+        "learned": ", ".join(summary.get("chosen") or []),
+        "machines": "; ".join(
+            f"{m['kind']} on {m['rows']} rows, {m['nodes']} nodes, λ {m['lam']:.2g}"
+            for m in summary.get("machines", [])
+        ),
+        "versions": ", ".join(f"{name} {version}" for name, version in found["versions"].items()),
+        "checksum": found["checksum"],
+    }
+    for name, text in lines.items():
+        if text:
+            console.print(f"{name:14} {text}", markup=False, soft_wrap=True)
+
+
+def _leading(summary: dict[str, Any], most: int = 5) -> list[tuple[str, float]]:
+    pairs = zip(summary.get("columns", []), summary.get("importances", []), strict=False)
+    return sorted(pairs, key=lambda pair: -pair[1])[:most]
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="The folder to write to; made if it is not there.")] = Path("hgk-demo"),
+    quiet: Quiet = False,
+) -> None:
+    """Fit, predict and explain a made-up table, showing each command; under a minute."""
+    out.mkdir(parents=True, exist_ok=True)
+    frame = _friedman(600)
+    known, new = out / "known.csv", out / "new.csv"
+    tables.write_table(frame[:-100], known)
+    tables.write_table(frame[-100:], new)
+    model, predictions = out / "model.hgk", out / "predictions.csv"
+
+    def show(*words: str | Path) -> None:
+        if not quiet:
+            console.print(f"\n$ hgk {shlex.join(map(str, words))}", markup=False, soft_wrap=True)
+
+    show("fit", known, "--target", "y", "--out", model)
+    fit(str(known), "y", model, quiet=quiet)
+    show("predict", model, new, "--interval", "0.9", "--out", predictions)
+    predict(model, str(new), str(predictions), interval=0.9, quiet=quiet)
+    if quiet:
+        return
+    said, truth = pd.read_csv(predictions), frame["y"][-100:].to_numpy()
+    inside = float(np.mean((said["lower"] <= truth) & (truth <= said["upper"])))
+    rmse = float(np.mean((said["prediction"] - truth) ** 2)) ** 0.5
+    spread = f"noise 1, spread of y {truth.std():.1f}"
+    console.print(f"on these 100 rows: RMSE {rmse:.2f} ({spread}), {inside:.0%} within their intervals")
+    show("explain", model)
+    explain(model)
+    show("explain", model, "--row", "0", "--data", new)
+    explain(model, row=0, data=str(new))
+
+
+def _friedman(n: int) -> pd.DataFrame:
+    """Friedman's function of five columns with noise of variance 1, and five columns that mean nothing."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(n, 10)).round(4)
+    y = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2 + 10 * x[:, 3] + 5 * x[:, 4]
+    names = [*(f"x{j}" for j in range(5)), *(f"noise {j}" for j in range(5))]
+    return pd.DataFrame(x, columns=names).assign(y=(y + rng.standard_normal(n)).round(3))

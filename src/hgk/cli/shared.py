@@ -1,0 +1,17 @@
+"""What all commands use: where to print, and what is expected to go wrong."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from hgk.files import ModelFileError
+
+console, errors = Console(highlight=False), Console(stderr=True, highlight=False)
+
+
+class Unusable(Exception):
+    """What was asked for cannot be done; the message is one sentence."""
+
+
+# Errors whose message is a sentence for people; commands add theirs.
+EXPECTED: list[type[Exception]] = [Unusable, ModelFileError, OSError]

@@ -1,0 +1,727 @@
+"""A fitted model as one file, and back: safetensors, with a JSON description in its metadata.
+
+    8 bytes         length of the header, little endian
+    header          JSON: {"__metadata__": {"hgk": description}, array: {dtype, shape, offsets}, ...}
+    body            the arrays, one after the other
+
+    description     {"checksum", "schema", "versions", "note", "summary", "model"} as JSON text
+
+The checksum is the SHA-256 of the whole file with the 64 digits of the checksum set to 0. ``model`` is the encoded
+:class:`Fitted` (see :mod:`hgk.codec`); nothing in a file is ever executed. A file is written beside its place and
+renamed, so that at any time there is the old file or the new one. The same model gives the same bytes.
+
+A file is opened in this order, and each step relies on those before it alone: size against memory, first bytes,
+length of the header, schema, size against the header, checksum, arrays (by safetensors, which checks their
+places), types of all values, agreement of all shapes. Newer versions of hgk read older schemas: ``UPGRADES[s]``
+turns a description of schema s into one of schema s + 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import re
+import secrets
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+import torch
+
+from hgk.architectures import Architecture
+from hgk.arrays import available_memory
+from hgk.calibration import Calibration
+from hgk.codec import DTYPES, Decoder, Encoder, Malformed
+from hgk.estimators import CLIP, HGKClassifier, HGKRegressor
+from hgk.inputs import Category, Feature, Inputs, Numeric, Reader, Scaling, Unchanged
+from hgk.inputs import Encoder as Features
+from hgk.kernels import HierarchicalKernel
+from hgk.machines import Exact, OnCentres, Rows, average
+from hgk.optimisers import Adam, Algorithm1
+
+SCHEMA = 1
+UPGRADES: dict[int, Callable[[dict], dict]] = {}
+ESTIMATORS = {"HGKRegressor": HGKRegressor, "HGKClassifier": HGKClassifier}
+
+# What every file has at byte 8; 64 digits follow.
+BEGINNING = b'{"__metadata__":{"hgk":"{\\"checksum\\": \\"'
+BLANK = "0" * 64
+# safetensors' own bound on a header.
+LONGEST_HEADER = 100_000_000
+# Layers of a tree: kernels are computed by recursion.
+DEEPEST = 64
+# Events kept of one run of steps.
+STEPS_KEPT = 50
+# How much single-precision rows may change a prediction, labels being scaled to [-1, 1].
+TOLERANCE = 1e-4
+
+
+class ModelFileError(ValueError):
+    """A model that cannot be written, or a file that is not one; the message is one sentence."""
+
+
+# ----------------------------------------------------------------------------------------- what is in a file
+
+Scalar = str | bool | int | float
+Machines = tuple[Exact | OnCentres, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What a fit leaves, without what can be computed from it; the last four are not in a compact file."""
+
+    estimator: str
+    parameters: dict[str, Any]
+    forgotten: tuple[str, ...]  # parameters that have no form in a file, such as a callback
+    inputs: Inputs
+    names: tuple[str, ...] | None  # feature_names_in_
+    single_column: bool
+    machines: Machines
+    node_importances: np.ndarray
+    history: list[dict]
+    y_scaling: Scaling | None = None
+    classes: np.ndarray | tuple[Scalar, ...] | None = None
+    text_dtype: str | None = None  # of classes that are no array here
+    calibration: Calibration | None = None
+    rows: Rows | None = None
+    X_fit: np.ndarray | None = None
+    place: np.ndarray | None = None
+    left_out: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, model: HGKRegressor | HGKClassifier) -> Fitted:
+        parameters, forgotten = _storable(model.get_params(deep=False))
+        names = getattr(model, "feature_names_in_", None)
+        classes = getattr(model, "classes_", None)
+        kind = None if classes is None or classes.dtype.name in DTYPES else classes.dtype.str
+        full = model._rows is not None
+        return cls(
+            estimator=type(model).__name__,
+            parameters=parameters,
+            forgotten=tuple(forgotten),
+            inputs=model._inputs,
+            names=None if names is None else tuple(map(str, names)),
+            single_column=model._single_column,
+            machines=cast(Machines, tuple(replace(m, kernel=replace(m.kernel, inputs=None)) for m in model.machines_)),
+            node_importances=model.node_importances_,
+            history=condensed(model.history_),
+            y_scaling=getattr(model, "_y_scaling", None),
+            classes=classes if classes is None or kind is None else tuple(classes.tolist()),
+            text_dtype=kind if kind is None or "U" in kind else "|O",
+            calibration=model._calibration() if isinstance(model, HGKClassifier) else None,
+            rows=model._rows,
+            X_fit=model.X_fit_ if full else None,
+            place=model._place if full else None,
+            left_out=model._left_out if full else None,
+        )
+
+    def compact(self) -> Fitted:
+        """Without what only leave-one-out and intervals need."""
+        machines = tuple(replace(m, parts=()) if isinstance(m, Exact) else m for m in self.machines)
+        return replace(self, machines=machines, rows=None, X_fit=None, place=None, left_out=None)
+
+    def single(self) -> tuple[Fitted, float]:
+        """With the machines' rows in single precision, and how much that changes predictions of some of them."""
+        at = self.machines[0].X[:: max(1, len(self.machines[0].X) // 500)]
+        before = average(self.machines, at, CLIP)
+        rounded: dict[int, torch.Tensor] = {}
+        machines = tuple(replace(m, X=rounded.setdefault(id(m.X), m.X.float())) for m in self.machines)
+        after = average(tuple(replace(m, X=m.X.double()) for m in machines), at, CLIP)
+        return replace(self, machines=machines), float((after - before).abs().max())
+
+    def model(self) -> HGKRegressor | HGKClassifier:
+        """The estimator, as it was after its fit."""
+        model = ESTIMATORS[self.estimator](**self.parameters)
+        model.n_features_in_ = len(self.inputs.reader.names)
+        if self.names is not None:
+            model.feature_names_in_ = np.array(self.names, dtype=object)
+        model._inputs, model._single_column = self.inputs, self.single_column
+        doubles: dict[int, torch.Tensor] = {}
+        model.machines_ = [replace(m, X=doubles.setdefault(id(m.X), m.X.double())) for m in self.machines]
+        model.history_ = self.history
+        model.node_importances_ = self.node_importances
+        model._kept = {}
+        if isinstance(model, HGKClassifier):
+            classes = self.classes
+            known = isinstance(classes, np.ndarray)
+            model.classes_ = cast(np.ndarray, classes) if known else _texts(classes, self.text_dtype)
+            model._kept["calibration"] = self.calibration
+        else:
+            model._y_scaling = cast(Scaling, self.y_scaling)
+        model._rows, model._place, model._left_out = self.rows, cast(Any, self.place), cast(Any, self.left_out)
+        if self.X_fit is not None:
+            model.X_fit_ = self.X_fit
+        model._derive()
+        return model
+
+
+# Parameters that are more than a word or a number.
+PARAMETERS: dict[str, Any] = {
+    "kernel": HierarchicalKernel | None,
+    "architecture": Architecture | list[Architecture] | None,
+    "groups": dict[str, list[str | int]] | None,
+    "optimiser": Algorithm1 | Adam | None,
+}
+
+
+def _storable(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The parameters that have a form in a file, and the names of the others."""
+    kept: dict[str, Any] = {n: list(value) if isinstance(value, tuple) else value for n, value in parameters.items()}
+    if isinstance(kept.get("groups"), Mapping):
+        kept["groups"] = {name: list(group) for name, group in kept["groups"].items()}
+    forgotten = []
+    for name, value in list(kept.items()):
+        encoder = Encoder()
+        try:
+            document = json.loads(_dumps(encoder(value)))
+            _decoder(encoder.arrays)(document, PARAMETERS.get(name, Scalar | None))
+        except Malformed:
+            forgotten.append(name)
+            del kept[name]
+    return kept, forgotten
+
+
+def condensed(history: Sequence[Mapping[str, Any]], most: int = STEPS_KEPT) -> list[dict]:
+    """The events, of every run of steps at most ``most``, evenly spaced, with the first and the last."""
+    runs: dict[tuple, list[int]] = {}
+    for i, event in enumerate(history):
+        tags = tuple(str(event.get(tag)) for tag in ("stage", "candidate", "architecture", "fold"))
+        runs.setdefault(tags, []).append(i)
+    kept = [run[i] for run in runs.values() for i in np.unique(np.linspace(0, len(run) - 1, most).round().astype(int))]
+    return [dict(history[i]) for i in sorted(kept)]
+
+
+# ------------------------------------------------------------------------------------------------------ saving
+
+
+def save(
+    model: HGKRegressor | HGKClassifier,
+    path: str | os.PathLike,
+    *,
+    compact: bool = False,
+    single: bool = False,
+    note: Mapping[str, str] | None = None,
+) -> None:
+    """Write a fitted model to a file, which :func:`load` reads without executing anything.
+
+    Parameters
+    ----------
+    model : HGKRegressor or HGKClassifier
+        Fitted.
+    path : path
+        Usually ``….hgk``. The file is written beside its place and renamed: an interrupted or failed write leaves what
+        was there.
+    compact : bool, default=False
+        Leave out what predictions do not need: training labels, weights, and beyond 10,000 rows all rows but the
+        centres. ``predict_interval`` and ``loo_predictions_`` of the loaded model then say so. The rows of an exact
+        machine stay; its function is a sum over them.
+    single : bool, default=False
+        Keep the machine's rows in single precision; needs ``compact``. Refused where a prediction at a training row
+        would change by more than 0.01 % of half the range of the labels.
+    note : dict of str to str, optional
+        Kept in the file and returned by :func:`describe`.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from sklearn.datasets import load_diabetes
+    >>> import hgk
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = hgk.HGKRegressor("plain", random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "diabetes.hgk")
+    ...     hgk.save(model, path)
+    ...     bool((hgk.load(path).predict(X) == model.predict(X)).all())
+    True
+    """
+    if type(model).__name__ not in ESTIMATORS or type(model) is not ESTIMATORS[type(model).__name__]:
+        raise ModelFileError(
+            f"A {type(model).__name__} was given; save takes a fitted {' or '.join(ESTIMATORS)}; for a pipeline use "
+            "joblib."
+        )
+    if not hasattr(model, "machines_"):
+        raise ModelFileError(f"This {type(model).__name__} is not fitted yet; call fit before save.")
+    if single and not compact:
+        raise ModelFileError(
+            "single=True was given without compact=True; rounded rows serve predictions only, so give both."
+        )
+    note = dict(note or {})
+    if not all(isinstance(text, str) for pair in note.items() for text in pair):
+        raise ModelFileError(f"note={note!r} was given; a dict of texts to texts is expected.")
+    fitted = Fitted.of(model)
+    if compact:
+        fitted = fitted.compact()
+    if single:
+        fitted, change = fitted.single()
+        if change > TOLERANCE:
+            raise ModelFileError(
+                f"Rows in single precision would change predictions by up to {change:.1g} of half the labels' range, "
+                f"more than {TOLERANCE:g}; save without single."
+            )
+    blob = _blob(fitted, _summary(fitted, compact, single), note)
+    write_atomically(path, lambda file: file.write(blob))
+
+
+def _summary(fitted: Fitted, compact: bool, single: bool) -> dict[str, Any]:
+    """What a person wants to know without loading the model."""
+    first, names = fitted.machines[0], fitted.inputs.reader.names
+    return {
+        "estimator": fitted.estimator,
+        "columns": list(names),
+        "rows": None if fitted.place is None else len(fitted.place),
+        "distinct_rows": None if fitted.rows is None else len(fitted.rows),
+        "outputs": int(first.alpha.shape[1]),
+        "classes": None if fitted.classes is None else np.asarray(fitted.classes).tolist(),
+        "machines": [
+            {
+                "kind": type(m).__name__,
+                "rows": len(m.X),
+                "nodes": len(m.kernel.architecture.coordinates),
+                "lam": m.lam,
+                "gamma": m.kernel.gamma,
+                "share": m.share,
+            }
+            for m in fitted.machines
+        ],
+        "importances": [float(v) for v in fitted.node_importances.sum(0)],
+        "chosen": next((e.get("candidates") for e in reversed(fitted.history) if e.get("stage") == "chosen"), None),
+        "compact": compact or fitted.rows is None,
+        "single": single,
+    }
+
+
+def _blob(fitted: Fitted, summary: dict[str, Any], note: dict[str, str]) -> bytearray:
+    from safetensors.numpy import save as serialise
+
+    encoder = Encoder()
+    try:
+        # history first: its numbers may be nan, which JSON has not
+        document = encoder(replace(fitted, history=[]))
+        document["history"] = [_event(event) for event in fitted.history]
+    except Malformed as reason:
+        raise ModelFileError(f"The model cannot be saved: {reason}.") from reason
+    parts = {"checksum": BLANK, "schema": SCHEMA, "versions": versions(), "note": note}
+    text = _dumps({**parts, "summary": summary, "model": document})
+    if len(text) > LONGEST_HEADER // 2:
+        raise ModelFileError(
+            f"The model's description has {len(text) / 1e6:.0f} million characters, most of them names of categories, "
+            "and a file takes 50 million; leave out columns with nearly as many categories as rows."
+        )
+    blob = bytearray(serialise(encoder.arrays, {"hgk": text}))
+    blob[_digits(blob)] = _checksum(blob).encode()
+    return blob
+
+
+def _event(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values only; nan becomes null."""
+
+    def plain(value: Any) -> Any:
+        value = value.item() if isinstance(value, np.generic) else value
+        if isinstance(value, float):
+            return value if math.isfinite(value) else None
+        return [plain(v) for v in value] if isinstance(value, list | tuple) else value
+
+    kept = {str(k): plain(v) for k, v in event.items()}
+    return {k: v for k, v in kept.items() if v is None or isinstance(v, Scalar | list)}
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)
+
+
+def versions() -> dict[str, str]:
+    """Of hgk and of what its numbers depend on."""
+    from hgk import __version__
+
+    found = {"hgk": __version__, "python": platform.python_version()}
+    for package in ("torch", "numpy", "scikit-learn"):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
+
+
+def write_atomically(path: str | os.PathLike, write: Callable[[BinaryIO], Any]) -> None:
+    """Let ``write`` fill a file beside ``path``, see it on disk, then rename it to ``path``.
+
+    Whatever fails on the way (a full disk, Ctrl-C), the old file is unchanged and the new one is removed.
+    """
+    goal = Path(os.path.realpath(path))  # a link keeps pointing to the file
+    if goal.is_dir() or not goal.parent.is_dir():
+        what = "is a folder" if goal.is_dir() else f"has no folder {goal.parent}"
+        raise ModelFileError(f"{path} {what}; give the name of a file in a folder that exists.")
+    part = goal.with_name(f".{goal.name[:100]}.{secrets.token_hex(4)}.part")
+    try:
+        with open(part, "xb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        if goal.exists():
+            part.chmod(stat.S_IMODE(goal.stat().st_mode))
+        os.replace(part, goal)
+    except OSError as error:
+        raise ModelFileError(
+            f"{path} could not be written ({error.strerror or error}) and is as it was before; make room, or choose "
+            "another place."
+        ) from error
+    finally:
+        with suppress(OSError):
+            part.unlink()
+    _sync_folder(goal.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """So that the new name survives a power cut; not every system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+# ----------------------------------------------------------------------------------------------------- opening
+
+
+def load(path: str | os.PathLike) -> HGKRegressor | HGKClassifier:
+    """The model that :func:`save` wrote; anything else is a ModelFileError of one sentence.
+
+    Predictions, intervals, probabilities and importances are those of the saved model, bit for bit on the same
+    machine and versions. Nothing in the file is executed.
+    """
+    blob, description = _opened(path)
+    from safetensors.numpy import load as deserialise
+
+    try:
+        arrays = deserialise(bytes(blob))
+    except Exception as error:  # of safetensors: places that overlap, shapes that do not fit
+        raise _damaged(path, f"its arrays cannot be read: {_one_line(error)}") from error
+    try:
+        document = dict(description["model"])
+        history = _history(document.pop("history", []))
+        fitted: Fitted = _decoder(arrays)({**document, "history": []}, Fitted, "model")
+        _check(fitted)
+        return replace(fitted, history=history).model()
+    except Malformed as reason:
+        raise _damaged(path, str(reason)) from reason
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError, OverflowError, RuntimeError) as error:
+        raise _damaged(path, _one_line(error)) from error
+
+
+def describe(path: str | os.PathLike) -> dict[str, Any]:
+    """Summary, versions, note, schema, parameters and size of a model file, without making the model."""
+    blob, description = _opened(path)
+    found = {name: description.get(name) for name in ("schema", "versions", "note", "summary")}
+    if not all(isinstance(found[name], dict) for name in ("versions", "note", "summary")):
+        raise _damaged(path, "its description is not one")
+    return {**found, "bytes": len(blob), "checksum": bytes(blob[_digits(blob)]).decode()}
+
+
+def _opened(path: str | os.PathLike) -> tuple[bytearray, dict[str, Any]]:
+    """The bytes, which the checksum confirms, and the description, brought to the present schema."""
+    blob = _bytes(path)
+    beginning = blob[8 : 8 + len(BEGINNING)]
+    if not beginning or not BEGINNING.startswith(beginning):
+        raise ModelFileError(f"{path} is not a model file of hgk; give one that hgk.save or `hgk fit` wrote.")
+    header, body = _header(path, blob)
+    try:
+        description = json.loads(header["__metadata__"]["hgk"], parse_constant=_no_constant)
+        schema = description["schema"]
+        writer = str(description["versions"]["hgk"])[:20]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise _damaged(path, "its description cannot be read") from error
+    if type(schema) is int and schema > SCHEMA:
+        from hgk import __version__
+
+        raise ModelFileError(
+            f"{path} was written by a newer hgk ({writer}, schema {schema}); this is hgk {__version__}, which reads "
+            f"schemas up to {SCHEMA}, so upgrade hgk."
+        )
+    if len(blob) != body:
+        raise _damaged(path, f"it has {len(blob)} bytes and should have {body}")
+    if bytes(blob[_digits(blob)]) != _checksum(blob).encode():
+        raise _damaged(path, "its checksum does not fit its content")
+    if type(schema) is not int or not isinstance(description.get("model"), dict):
+        raise _damaged(path, "its description is not one")
+    try:
+        for version in range(schema, SCHEMA):
+            description = UPGRADES[version](description)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(path, f"it has the unknown schema {schema}") from error
+    return blob, description
+
+
+def _bytes(path: str | os.PathLike) -> bytearray:
+    """The file in memory, if it is a file and there is room for it."""
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise ModelFileError(f"{path} is not a regular file; give a file that hgk.save wrote.")
+            if 3 * status.st_size > available_memory():
+                raise ModelFileError(
+                    f"{path} has {status.st_size / 2**30:.1f} GiB, and loading it needs three times as much memory as "
+                    "is not free; use a larger machine, or save the model with compact=True."
+                )
+            return bytearray(file.read(status.st_size))
+    except OSError as error:
+        raise ModelFileError(
+            f"{path} cannot be read ({error.strerror or error}); give a file that hgk.save wrote."
+        ) from error
+
+
+def _header(path: str | os.PathLike, blob: bytearray) -> tuple[dict[str, Any], int]:
+    """The header, and the size that the file should have by it."""
+    length = int.from_bytes(blob[:8], "little")
+    if length > min(LONGEST_HEADER, len(blob) - 8):
+        raise _damaged(path, f"it has {len(blob)} bytes and its header alone should have {length}")
+    try:
+        header = json.loads(blob[8 : 8 + length].decode(), parse_constant=_no_constant)
+        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+        kinds = {entry["dtype"] for name, entry in header.items() if name != "__metadata__"}
+        body = 8 + length + max(ends, default=0)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+        raise _damaged(path, "its header cannot be read") from error
+    if not kinds <= {"F64", "F32", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL"}:
+        raise _damaged(path, "its arrays are of kinds that no model has")
+    return header, body
+
+
+def _digits(blob: bytearray) -> slice:
+    """Where the checksum stands; it is the first thing of the description."""
+    start = 8 + len(BEGINNING)
+    return slice(start, start + len(BLANK))
+
+
+def _checksum(blob: bytearray) -> str:
+    digits, view = _digits(blob), memoryview(blob)
+    found = hashlib.sha256(view[: digits.start])
+    found.update(BLANK.encode())
+    found.update(view[digits.stop :])
+    return found.hexdigest()
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _damaged(path: str | os.PathLike, reason: str) -> ModelFileError:
+    return ModelFileError(
+        f"{path} is damaged or was altered ({reason[:200]}); take another copy, or save the model again."
+    )
+
+
+def _one_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+# ---------------------------------------------------------------------------------------------------- checking
+
+
+def _history(events: Any) -> list[dict]:
+    """A list of flat events; null is nan."""
+
+    def plain(value: Any) -> Any:
+        if value is None:
+            return math.nan
+        if isinstance(value, list):
+            return [plain(v) for v in value if not isinstance(v, list)]
+        if not isinstance(value, Scalar):
+            raise Malformed("history holds more than words and numbers")
+        return value
+
+    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
+        raise Malformed("history is not a list of events")
+    return [{name: plain(value) for name, value in event.items()} for event in events]
+
+
+def _decoder(arrays: Mapping[str, np.ndarray]) -> Decoder:
+    hints: dict[tuple[type, str], Any] = {
+        (Fitted, "parameters"): dict[str, Any],
+        (HierarchicalKernel, "inputs"): Inputs | None,
+        (Reader, "levels"): tuple[tuple[Scalar, ...] | None, ...],
+        (Features, "columns"): tuple[Numeric | Category | Unchanged, ...],
+    }
+    checks = {Architecture: _check_architecture, HierarchicalKernel: _check_kernel, Features: _check_features}
+    return _ModelDecoder(arrays, hints, {**checks, Rows: _check_rows, Calibration: _check_calibration})
+
+
+class _ModelDecoder(Decoder):
+    """Knows the types of parameters by their names."""
+
+    def _mapping(self, document, arguments, place):
+        if arguments != (str, Any):
+            return super()._mapping(document, arguments, place)
+        if not isinstance(document, dict) or not isinstance(document.get("pairs"), list):
+            raise Malformed(f"{place} is not a list of parameters")
+        pairs = self(document["pairs"], list[tuple[str, object]], place)
+        return {name: self(value, PARAMETERS.get(name, Scalar | None), f"{place}.{name}") for name, value in pairs}
+
+    def _plain(self, document, kind, place):
+        return document if kind is object else super()._plain(document, kind, place)
+
+
+def _expect(holds: bool, what: str) -> None:
+    if not holds:
+        raise Malformed(what)
+
+
+def _check_architecture(parts: dict[str, Any]) -> None:
+    """Numbers that the class itself would count up to, before it does."""
+    sizes = len(parts["coordinates"])
+    _expect(len(parts.get("parents", ())) < DEEPEST, f"a tree has more than {DEEPEST} layers")
+    for parents in parts.get("parents", ()):
+        _expect(bool(parents) and all(0 <= p < sizes for p in parents), "a node's parent does not exist")
+        sizes = len(parents)
+    _expect(0 <= parts.get("rank", 0) <= parts["d"], "a map's rank is larger than the number of columns")
+    _expect(len(set(parts.get("oblique", ()))) == len(parts.get("oblique", ())), "a node is named twice")
+
+
+def _check_kernel(parts: dict[str, Any]) -> None:
+    """Shapes before masks of these shapes are made."""
+    a: Architecture = parts["architecture"]
+    shapes = [(len(a.coordinates), a.d), *((len(p),) for p in a.parents)]
+    shapes += 2 * [(len(a.oblique), a.d, a.rank)] if a.oblique else []
+    W = parts["W"]
+    _expect([tuple(w.shape) for w in W] == shapes, "a kernel's weights do not fit its tree")
+    # squares of weights and of 1/γ must be numbers, too
+    _expect(all(_real(w) and bool((w.abs() < 1e150).all()) for w in W), "a kernel's weights are not finite numbers")
+    _expect(1e-150 < parts.get("gamma", 1.0) < 1e150, "a kernel's width is not a finite number")
+    columns, inputs = parts.get("columns", ()), parts.get("inputs")
+    _expect(not columns or len(columns) == a.d, "a kernel's columns do not fit its tree")
+    _expect(inputs is None or len(inputs.encoder.features) == a.d, "a kernel's inputs do not fit its tree")
+
+
+def _real(tensor: torch.Tensor) -> bool:
+    return tensor.dtype == torch.float64 and bool(tensor.isfinite().all())
+
+
+def _check_features(parts: dict[str, Any]) -> None:
+    """Every column makes as many features as it has names."""
+    for column in parts["columns"]:
+        if isinstance(column, Numeric):
+            width = 1 + column.ranks + max(0, len(column.steps) - 1) + column.missing
+            for array in (column.knots, column.heights, column.steps):
+                _expect(_vector(array), "a column's knots are not a list of finite numbers")
+            rising = (np.diff(column.knots) > 0).all() and (np.diff(column.steps) > 0).all()
+            _expect(len(column.knots) == len(column.heights) > 0 and bool(rising), "a column's knots do not rise")
+            _expect(column.half >= 0, "a column's width is negative")
+        elif isinstance(column, Category):
+            _expect(_vector(column.codes), "a column's codes are not a list of finite numbers")
+            width = len(column.codes) + column.missing
+        else:
+            width = 1
+        _expect(len(column.names) == width > 0, "a column makes another number of features than it names")
+    expected = tuple(Feature(j, name, kind) for j, c in enumerate(parts["columns"]) for name, kind in c.names)
+    _expect(parts.get("features", ()) == expected, "the features are not those of the columns")
+
+
+def _vector(array: np.ndarray) -> bool:
+    return array.ndim == 1 and array.dtype == np.float64 and bool(np.isfinite(array).all())
+
+
+def _check_rows(parts: dict[str, Any]) -> None:
+    X, Y, weight = parts["X"], parts["Y"], parts["weight"]
+    _expect(X.ndim == Y.ndim == 2 and weight.ndim == 1, "the training rows are not a table")
+    _expect(len(X) == len(Y) == len(weight) > 1, "the training rows, labels and weights differ in number")
+    _expect(all(_real(t) for t in (X, Y, weight)), "the training rows are not finite numbers")
+    _expect(bool((weight > 0).all()), "a training row has no weight")
+
+
+def _check_calibration(parts: dict[str, Any]) -> None:
+    _expect(parts["above"] > 0 and parts["below"] > 0, "the calibration does not increase")
+
+
+def _check(fitted: Fitted) -> None:
+    """That everything has the shape which everything else expects."""
+    _expect(fitted.estimator in ESTIMATORS, f"the estimator {fitted.estimator[:40]!r} is unknown")
+    known = ESTIMATORS[fitted.estimator]().get_params()
+    _expect({*fitted.parameters, *fitted.forgotten} <= set(known), "a parameter is unknown")
+    reader, encoder = fitted.inputs.reader, fitted.inputs.encoder
+    d, features = len(reader.names), len(encoder.features)
+    _expect(d == len(reader.levels) == len(encoder.columns) > 0, "columns and their names differ in number")
+    _expect(fitted.names is None or len(fitted.names) == d, "columns and their names differ in number")
+    _expect(bool(fitted.machines), "there is no machine")
+    outputs = fitted.machines[0].alpha.shape[-1]
+    for machine in fitted.machines:
+        _check_machine(machine, features, outputs, fitted.rows)
+    nodes = sum(len(machine.kernel.architecture.coordinates) for machine in fitted.machines)
+    shares = fitted.node_importances
+    _expect(shares.shape == (nodes, d) and shares.dtype == np.float64, "the importances do not fit the kernels")
+    _check_target(fitted, outputs)
+    _check_training(fitted, d, features, outputs)
+
+
+def _check_machine(machine: Exact | OnCentres, features: int, outputs: int, rows: Rows | None) -> None:
+    X, alpha = machine.X, machine.alpha
+    _expect(
+        X.ndim == alpha.ndim == 2 and len(X) == len(alpha) > 0, "a machine's rows and coefficients differ in number"
+    )
+    _expect(alpha.shape[1] == outputs > 0, "the machines differ in their outputs")
+    _expect(X.shape[1] == features == machine.kernel.architecture.d, "a machine's rows do not fit its kernel")
+    _expect(X.dtype in (torch.float64, torch.float32), "a machine's rows are not numbers")
+    _expect(bool(X.isfinite().all()) and _real(alpha), "a machine's rows or coefficients are not finite numbers")
+    _expect(
+        machine.lam > 0 and machine.share > 0 and machine.ridge_added >= 0, "a machine's λ or share is not positive"
+    )
+    if isinstance(machine, Exact) and rows is not None:
+        _expect(len(rows) == len(X) and bool(machine.parts), "a machine's rows are not the training rows")
+        for part in machine.parts:
+            inside = part.ndim == 1 and part.dtype == torch.int64 and len(part) > 0
+            _expect(inside and 0 <= int(part.min()) <= int(part.max()) < len(X), "a machine's part has unknown rows")
+            _expect(len(part.unique()) == len(part), "a machine's part has a row twice")
+
+
+def _check_target(fitted: Fitted, outputs: int) -> None:
+    if fitted.estimator == "HGKRegressor":
+        scaling = fitted.y_scaling
+        _expect(scaling is not None and fitted.classes is None, "the scaling of the labels is lacking")
+        arrays = [cast(Scaling, scaling).middle, cast(Scaling, scaling).half]
+        _expect(all(_vector(a) and len(a) == outputs for a in arrays), "the scaling of the labels does not fit")
+        _expect(outputs == 1 or not fitted.single_column, "the outputs differ in number")
+        return
+    classes = fitted.classes
+    _expect(classes is not None and fitted.calibration is not None, "classes or calibration are lacking")
+    if isinstance(classes, np.ndarray):
+        _expect(classes.ndim == 1, "the classes are not a list")
+    else:
+        classes = _texts(classes, fitted.text_dtype)
+    count = len(np.unique(classes))
+    _expect(count == len(classes) > 1, "the classes are not different")
+    _expect(fitted.single_column == (count == 2), "the classes do not fit the outputs")
+    _expect(outputs == (1 if count == 2 else count), "the classes do not fit the outputs")
+
+
+def _texts(classes: Any, kind: str | None) -> np.ndarray:
+    """Classes that are no numbers; of a fixed width, which is bounded before that much is allocated."""
+    if kind == "|O":
+        array = np.empty(len(classes), dtype=object)
+        array[:] = classes
+        return array
+    fixed = re.fullmatch(r"<U(\d{1,7})", kind or "")
+    _expect(fixed is not None and len(classes) * int(fixed[1]) < 2**26, "the classes are of an unknown kind")
+    _expect(all(isinstance(text, str) for text in classes), "the classes are not texts")
+    return np.array(classes, dtype=kind)
+
+
+def _check_training(fitted: Fitted, d: int, features: int, outputs: int) -> None:
+    """What a compact file lacks, all of it or nothing."""
+    kept = fitted.rows, fitted.X_fit, fitted.place, fitted.left_out
+    if all(part is None for part in kept):
+        return
+    _expect(all(part is not None for part in kept), "a part of the training rows is lacking")
+    rows, X_fit, place, left_out = cast(tuple[Rows, np.ndarray, np.ndarray, np.ndarray], kept)
+    n = len(rows)
+    _expect(rows.X.shape == (n, features) and rows.Y.shape == (n, outputs), "the training rows do not fit")
+    _expect(X_fit.shape == (n, d) and X_fit.dtype == np.float64, "the training rows do not fit")
+    _expect(place.ndim == 1 and place.dtype == np.int64 and len(place) > 0, "the order of the rows is lacking")
+    _expect(-1 <= place.min() <= place.max() < n, "the order of the rows names unknown ones")
+    fits = left_out.shape == (int((place < 0).sum()), features) and left_out.dtype == np.float64
+    _expect(fits, "the rows without weight do not fit")

@@ -1,0 +1,345 @@
+"""Tables as people have them: CSV of any dialect, Parquet, Arrow, Feather, gzip, standard input.
+
+What a file is, its content says, not its name. Of a CSV, the delimiter is the one of ``, ; tab |`` that splits the
+first lines most evenly into the most cells, and the decimal mark is a comma where more cells look like 1,5 than
+like 1.5. What is wrong is a :class:`TableError` of one sentence; what is odd is a note.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import gzip
+import io
+import re
+import sys
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hgk.files import write_atomically
+
+DELIMITERS = ",;\t|"
+# What a CSV may hold in place of a value.
+MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "?", "-nan", "#N/A"]
+# Texts that a column may hold before it is remarked on; an encoder has indicators for 30.
+MANY_TEXTS = 100
+# Whole numbers that a target may take and still be taken for classes.
+MANY_CLASSES = 10
+
+
+class TableError(ValueError):
+    """A table that cannot be used; the message is one sentence."""
+
+
+@dataclass
+class Table:
+    """A frame, and what was noticed on the way."""
+
+    frame: pd.DataFrame
+    notes: list[str] = field(default_factory=list)
+
+
+# ------------------------------------------------------------------------------------------------------ reading
+
+
+def read_table(
+    path: str | Path, delimiter: str | None = None, decimal: str | None = None, text: Collection[str] = ()
+) -> Table:
+    """A table from a file, or from standard input where ``path`` is "-".
+
+    ``text`` names columns whose cells are texts even where they look like numbers.
+    """
+    name = "standard input" if str(path) == "-" else str(path)
+    content = _bytes(path, name)
+    if content[:2] == b"\x1f\x8b":
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise TableError(f"{name} is a damaged gzip file ({error}); take another copy.") from error
+    if not content.strip():
+        raise TableError(f"{name} is empty; give a table with a line of names and at least two rows.")
+    binary = _columnar(content, name)
+    if binary is None:
+        table = _csv(_decoded(content, name), name, delimiter, decimal, text)
+    else:
+        table = Table(_as_text(binary, text))
+    if not len(table.frame):
+        raise TableError(f"{name} has names of columns and no rows; give at least one row.")
+    return table
+
+
+def _bytes(path: str | Path, name: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise TableError(f"{name} cannot be read ({error.strerror or error}); give a file, or - for input.") from error
+
+
+def _columnar(content: bytes, name: str) -> pd.DataFrame | None:
+    """Parquet, Feather, Arrow's files and streams; None for anything else."""
+    kinds = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"FEA1": "Feather", b"\xff\xff\xff\xff": "Arrow"}
+    kind = next((kind for magic, kind in kinds.items() if content.startswith(magic)), None)
+    if kind is None:
+        return None
+    try:
+        import pyarrow as pa
+        from pyarrow import feather, parquet
+    except ModuleNotFoundError as error:
+        raise TableError(f"{name} is a {kind} file, which needs pyarrow; pip install 'hgk[cli]'.") from error
+    buffer = pa.BufferReader(content)
+    try:
+        if kind == "Parquet":
+            table = parquet.read_table(buffer)
+        elif content[:1] == b"\xff":
+            table = pa.ipc.open_stream(buffer).read_all()
+        else:
+            table = feather.read_table(buffer)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise TableError(f"{name} is a damaged {kind} file ({_one_line(error)}); take another copy.") from error
+    _refuse_duplicates(table.column_names, name)
+    return table.to_pandas().reset_index(drop=True)
+
+
+def _as_text(frame: pd.DataFrame, text: Collection[str]) -> pd.DataFrame:
+    """Numbers in columns of texts, as a CSV would have them."""
+    for column in [c for c in frame.columns if c in text and pd.api.types.is_numeric_dtype(frame[c].dtype)]:
+        whole = frame[column].dropna().mod(1).eq(0).all()
+        cells = [None if v != v else str(int(v)) if whole else str(v) for v in frame[column].astype(object)]
+        frame[column] = pd.Series(cells, dtype=object, index=frame.index)
+    return frame
+
+
+def _decoded(content: bytes, name: str) -> str:
+    for mark, encoding in {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}.items():
+        if content.startswith(mark):
+            return content.decode(encoding, errors="replace")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise TableError(
+            f"{name} is neither UTF-8 text nor Parquet, Arrow or Feather (byte {error.start}); save it as UTF-8."
+        ) from error
+    if "\0" in text[:4096]:
+        raise TableError(f"{name} is neither text nor Parquet, Arrow or Feather; give a table in one of these forms.")
+    return text
+
+
+def _csv(text: str, name: str, delimiter: str | None, decimal: str | None, as_text: Collection[str]) -> Table:
+    sample = text[:65536] if len(text) <= 65536 else text[:65536].rsplit("\n", 1)[0]
+    delimiter = _given_delimiter(delimiter) or guess_delimiter(sample)
+    rows = list(csv.reader(io.StringIO(sample), delimiter=delimiter))
+    names = [cell.strip() for cell in rows[0]]
+    _refuse_duplicates([n for n in names if n], name)
+    if all(_number(cell, ".") or _number(cell, ",") for cell in names):
+        raise TableError(f"The first line of {name} holds numbers only; give a first line with the columns' names.")
+    decimal = decimal or guess_decimal(rows[1:], delimiter)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = pd.read_csv(
+                io.StringIO(text), sep=delimiter, decimal=decimal, index_col=False, skipinitialspace=True,
+                keep_default_na=False, na_values=MISSING, dtype={c: str for c in rows[0] if c.strip() in as_text},
+                low_memory=False,
+            )  # fmt: skip
+    except (pd.errors.ParserError, pd.errors.ParserWarning, pd.errors.EmptyDataError, ValueError) as error:
+        raise TableError(
+            f"{name} is no even table with the delimiter {delimiter!r} ({_one_line(error)}); correct that line, or "
+            "give --delimiter."
+        ) from error
+    frame.columns = pd.Index([str(c).strip() for c in frame.columns])
+    return Table(frame, _text_notes(frame, as_text))
+
+
+def _given_delimiter(delimiter: str | None) -> str | None:
+    named = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
+    found = named.get(delimiter or "", delimiter)
+    if found is not None and len(found) != 1:
+        raise TableError(f"--delimiter {delimiter!r} was given; one character is expected, or tab.")
+    return found
+
+
+def guess_delimiter(sample: str) -> str:
+    """The character that splits the first lines most evenly into the most cells.
+
+    Examples
+    --------
+    >>> from hgk.tables import guess_delimiter
+    >>> guess_delimiter("a;b\\n1,5;2\\n")
+    ';'
+    """
+
+    def merit(delimiter: str) -> tuple[float, int]:
+        widths = [len(row) for row in csv.reader(io.StringIO(sample), delimiter=delimiter) if row][:200]
+        if not widths or widths[0] < 2:
+            return 0.0, 0
+        return round(sum(w == widths[0] for w in widths) / len(widths), 1), widths[0]
+
+    return max(DELIMITERS, key=merit)
+
+
+def guess_decimal(rows: Sequence[Sequence[str]], delimiter: str) -> str:
+    """A comma where more cells look like 1,5 than like 1.5."""
+    if delimiter == "," and not any("," in cell for row in rows for cell in row):
+        return "."
+    found = (re.fullmatch(r"\s*[-+]?\d+([.,])\d+\s*", cell) for row in rows for cell in row)
+    marks = Counter(match[1] for match in found if match)
+    return "," if marks[","] > marks["."] else "."
+
+
+def _number(cell: str, decimal: str) -> bool:
+    return bool(re.fullmatch(rf"\s*[-+]?(\d+\{decimal}?\d*|\{decimal}\d+)([eE][-+]?\d+)?\s*", cell))
+
+
+def _refuse_duplicates(names: Sequence[str], where: str) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise TableError(
+            f"{where} has several columns named {', '.join(map(repr, twice[:5]))}; give each its own name."
+        )
+
+
+def _text_notes(frame: pd.DataFrame, expected: Collection[str]) -> list[str]:
+    """Columns that are taken as texts and may not have been meant so."""
+    notes = []
+    for name in frame.columns:
+        column = frame[name]
+        if name in expected or not (column.dtype == object or isinstance(column.dtype, pd.StringDtype)):
+            continue
+        cells = column.dropna().astype(str)
+        odd = [c for c in cells if not (_number(c, ".") or _number(c, ","))]
+        if len(odd) < 0.1 * len(cells):
+            such = f"such as {(odd or list(cells))[0]!r}"
+            notes.append(f"Column {name!r} is taken as text because of cells {such}; correct them, or give --decimal.")
+        elif (count := cells.nunique()) > MANY_TEXTS and count > len(cells) / 2:
+            notes.append(
+                f"Column {name!r} has {count} different texts in {len(cells)} rows, and the 30 most frequent count; "
+                "leave it out with --drop, or turn it into numbers."
+            )
+    return notes
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:160]
+
+
+# ----------------------------------------------------------------------------------------- columns and targets
+
+
+def column(frame: pd.DataFrame, name: str, what: str) -> str:
+    """The name itself if the frame has it; else a sentence with those that come close."""
+    if name in frame.columns:
+        return name
+    raise TableError(f"{what} {name!r} is not a column; {_instead([name], list(frame.columns))}.")
+
+
+def _instead(names: Sequence[str], known: Sequence[str]) -> str:
+    folded = {str(k).casefold(): str(k) for k in known}
+    close = [folded[c] for n in names for c in difflib.get_close_matches(n.casefold(), list(folded), 3, 0.6)]
+    some = ", ".join(map(repr, dict.fromkeys(close))) or ", ".join(repr(str(k)) for k in known[:8])
+    more = " …" if not close and len(known) > 8 else ""
+    return f"did you mean {some}" if close else f"the columns are {some}{more}"
+
+
+def select(frame: pd.DataFrame, names: Sequence[str] | None, count: int) -> pd.DataFrame:
+    """The columns that a model was fitted on, in its order; others are left aside."""
+    if names is None:
+        if frame.shape[1] != count:
+            raise TableError(
+                f"The table has {frame.shape[1]} columns and the model {count}, without names; give these."
+            )
+        return frame
+    lacking = [name for name in names if name not in frame.columns]
+    if lacking:
+        listed = ", ".join(map(repr, lacking[:5])) + (" …" if len(lacking) > 5 else "")
+        raise TableError(f"The table lacks {listed}, which the model needs; {_instead(lacking, list(frame.columns))}.")
+    return frame[list(names)]
+
+
+@dataclass
+class Target:
+    """Labels, whether they are classes, why, and the rows that have one."""
+
+    y: np.ndarray
+    classes: bool
+    reason: str
+    present: np.ndarray
+
+
+def target_of(column: pd.Series, task: str = "auto") -> Target:
+    """Labels for ``task`` "regression", "classification" or "auto", which decides by their type and number."""
+    name, present = str(column.name), column.notna().to_numpy()
+    cells = column[present]
+    if not len(cells):
+        raise TableError(f"The target {name!r} has no values; give a column with labels.")
+    numbers = _numbers(cells)
+    distinct = len(pd.unique(cells))
+    if task == "auto":
+        classes, reason = _decide(name, cells, numbers, distinct)
+    else:
+        classes, reason = task == "classification", f"{task}, as asked"
+    if not classes and numbers is None:
+        odd = next(v for v in cells if not isinstance(v, int | float | np.number))
+        raise TableError(f"The target {name!r} holds {odd!r}; regression needs numbers, so give --task classification.")
+    if classes and distinct < 2:
+        raise TableError(f"The target {name!r} has the single value {cells.iloc[0]!r}; there is nothing to learn.")
+    if classes and distinct > len(cells) / 2 and distinct > MANY_CLASSES:
+        raise TableError(
+            f"The target {name!r} has {distinct} different values in {len(cells)} rows, too many for classes; give "
+            "--task regression, or another target."
+        )
+    if classes and (numbers is None or cells.dtype == bool):
+        return Target(cells.astype(str).to_numpy(dtype=object), True, reason, present)
+    y = np.asarray(numbers, dtype=float)
+    return Target(y.astype(np.int64) if classes and (y % 1 == 0).all() else y, classes, reason, present)
+
+
+def _numbers(cells: pd.Series) -> np.ndarray | None:
+    if pd.api.types.is_bool_dtype(cells.dtype) or pd.api.types.is_numeric_dtype(cells.dtype):
+        return cells.to_numpy(dtype=float)
+    return None
+
+
+def _decide(name: str, cells: pd.Series, numbers: np.ndarray | None, distinct: int) -> tuple[bool, str]:
+    if numbers is None or pd.api.types.is_bool_dtype(cells.dtype):
+        return True, f"classification, since {name!r} holds {distinct} different texts or truth values"
+    whole = bool((numbers % 1 == 0).all())
+    if whole and (distinct == 2 or (distinct <= MANY_CLASSES and len(cells) >= 10 * distinct)):
+        return True, f"classification, since {name!r} takes {distinct} whole numbers; --task regression if they measure"
+    return False, f"regression, since {name!r} takes {distinct} different numbers"
+
+
+# ------------------------------------------------------------------------------------------------------- writing
+
+
+def write_table(frame: pd.DataFrame, path: str | Path) -> None:
+    """CSV, with .gz zipped; Parquet and Feather by the ending; standard output for "-". Never half a file."""
+    name = str(path).lower()
+    if str(path) == "-":
+        sys.stdout.write(frame.to_csv(index=False))
+        return
+    buffer = io.BytesIO()
+    if name.endswith((".parquet", ".pq")):
+        frame.to_parquet(buffer, index=False)
+    elif name.endswith((".feather", ".arrow")):
+        frame.to_feather(buffer)
+    else:
+        text = frame.to_csv(index=False).encode()
+        buffer.write(gzip.compress(text, mtime=0) if name.endswith(".gz") else text)
+    write_atomically(path, lambda file: file.write(buffer.getbuffer()))
+
+
+def decoded_row(model: Any, row: np.ndarray) -> dict[str, Any]:
+    """A row of ``X_fit_`` as the table had it: names, numbers, texts; None for missing cells."""
+    reader = model._inputs.reader
+    return {
+        name: None if np.isnan(cell) else float(cell) if levels is None else levels[int(cell)] if cell >= 0 else None
+        for name, levels, cell in zip(reader.names, reader.levels, row, strict=True)
+    }
