@@ -34,11 +34,15 @@ ORDER = [
     "adapters",
     "estimators",
     "hkl",
+    "findings",
+    "pages",
     "bench",
+    "displays",
+    "report",
     "cli",
     "__main__",
 ]
-SCIKIT_LEARN = {"adapters", "estimators", "hkl", "bench"}
+SCIKIT_LEARN = {"adapters", "estimators", "hkl", "findings", "bench", "report"}
 
 
 def module(path):
