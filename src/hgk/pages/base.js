@@ -64,7 +64,7 @@ function canvas(id, height, label) {
   const figure = document.getElementById(id), width = Math.max(280, figure.clientWidth - 24);
   const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, tabindex: 0, role: "img", "aria-label": `${label} Arrow keys go from point to point.` });
   figure.querySelector("svg")?.remove();
-  figure.querySelector("h3").after(svg);
+  (figure.querySelector(".controls") ?? figure.querySelector("h3")).after(svg);
   watch(svg);
   return { svg, width, line: (x1, y1, x2, y2, kind) => svg.append(make("line", { x1, y1, x2, y2, class: kind })),
     text: (x, y, text, anchor = "start", kind = "") => svg.append(make("text", { x, y, "text-anchor": anchor, class: kind }, text)),
