@@ -1,8 +1,10 @@
-"""One thread per test process: two processes of two threads each fight over two cores. And where data may lie."""
+"""One thread per test process, since two processes of two threads fight over two cores; data; a browser."""
 
 import os
+import shutil
 from pathlib import Path
 
+import pytest
 import torch
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -12,3 +14,21 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 BESIDE = Path(__file__).parents[2] / "shared" / "data"
 if BESIDE.is_dir():
     os.environ.setdefault("HGK_DATA_HOME", str(BESIDE))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
+    if None in programs:
+        pytest.skip("no chromium with chromedriver here")
+    options = webdriver.ChromeOptions()
+    options.binary_location = programs[0]
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1200,900"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(programs[1]))
+    driver.implicitly_wait(30)  # busy machines draw late
+    driver.set_script_timeout(60)
+    yield driver
+    driver.quit()

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-from html.parser import HTMLParser
 from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from browsing import Tags, assert_quiet, forget, keys
 from hgk.bench import published
 from hgk.bench.figures import PAPERS_THREE, write_figures
 from hgk.bench.page import page, write_page
@@ -387,16 +387,6 @@ def test_figures_of_little_and_of_hostile_text(tmp_path, troubled):
 # The page
 
 
-class Tags(HTMLParser):
-    def __init__(self, text):
-        super().__init__()
-        self.found = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.found.append((tag, dict(attrs)))
-
-
 def test_the_page_takes_nothing_from_rows_as_markup_and_names_no_other_file(tmp_path, troubled):
     text = write_page(troubled, tmp_path / "new" / "page.html").read_text()
     assert len(text) < 3_000_000
@@ -426,32 +416,13 @@ def test_the_page_has_headers_and_every_number():
         assert f"{error.mean:.5f}<small>± {error.sd:.5f}, 30 splits" in text
 
 
-@pytest.fixture(scope="module")
-def browser():
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
-    if None in programs:
-        pytest.skip("no chromium with chromedriver here")
-    options = webdriver.ChromeOptions()
-    options.binary_location = programs[0]
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1200,900"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(programs[1]))
-    driver.implicitly_wait(30)  # busy machines draw late
-    driver.set_script_timeout(60)
-    yield driver
-    driver.quit()
-
-
 @pytest.fixture
 def shown(browser, tmp_path):
     """Open the page of some rows; afterwards: no word on the console, no request but for the page."""
     addresses = []
 
     def show(rows):
-        for log in ("browser", "performance"):
-            browser.get_log(log)
+        forget(browser)
         addresses.append(write_page(rows, tmp_path / "page.html").as_uri())
         browser.get(addresses[-1])
         # Figures are drawn when the page knows its width, in the frame after it has loaded.
@@ -459,16 +430,7 @@ def shown(browser, tmp_path):
         return lambda script, *arguments: browser.execute_script(f"return {script}", *arguments)
 
     yield show
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = {e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"}
-    assert {url for url in asked if not url.startswith("data:")} == {*addresses}
-    assert browser.get_log("browser") == []
-
-
-def keys(browser, *pressed):
-    from selenium.webdriver import ActionChains
-
-    ActionChains(browser).send_keys(*pressed).perform()
+    assert_quiet(browser, addresses)
 
 
 def column(ask, name):

@@ -38,12 +38,16 @@ ORDER = [
     "files",
     "explain",
     "hkl",
+    "findings",
+    "pages",
     "bench",
     "tables",
+    "displays",
+    "report",
     "cli",
     "__main__",
 ]
-SCIKIT_LEARN = {"adapters", "estimators", "hkl", "bench"}
+SCIKIT_LEARN = {"adapters", "estimators", "hkl", "findings", "bench", "report"}
 
 
 def module(path):

@@ -13,6 +13,7 @@ from hgk.machines import (
     OnCentres,
     average,
     clipped_risk,
+    leave_two_out_average,
     loo_average,
     train,
     train_on_centres,
@@ -192,12 +193,27 @@ def test_functions_without_a_row_equal_refits(kind):
         torch.testing.assert_close(elsewhere[:, :, place].T, refit(X), rtol=0, atol=1e-4)
 
 
-def without(machine, rows, i):
-    """The machine's function from all rows but one, from the definition."""
+@pytest.mark.parametrize("kind", ["one part", "two parts", "centres"])
+def test_functions_without_two_rows_equal_refits(kind):
+    rows = random_rows(40, outputs=2, weighted=True)
+    machine = machines_of_every_kind(rows)[kind]
+    some = torch.tensor([3, 15, 20, 37])  # in the first part, in both, in both, in the second
+    t = machine.leave_two_out(rows, some)
+    for a, i in enumerate(some.tolist()):
+        for b, j in enumerate(some.tolist()):
+            expected = without(machine, rows, i, j)(rows.X[i : i + 1])[0]
+            torch.testing.assert_close(t[:, a, b], expected, rtol=0, atol=1e-4)
+    two = replace(machine, share=3.0), machines_of_every_kind(rows)["one part"]
+    mean = (3 * t + two[1].leave_two_out(rows, some)) / 4
+    torch.testing.assert_close(leave_two_out_average(two, rows, 0.1, some), mean.clamp(-0.1, 0.1))
+
+
+def without(machine, rows, *left_out):
+    """The machine's function from all rows but these, from the definition."""
     if isinstance(machine, OnCentres):
         K, k = KERNEL.matrix(machine.X), KERNEL.matrix(rows.X, machine.X)
         s = rows.weight.clone()
-        s[i] = 0
+        s[list(left_out)] = 0
         c = float(rows.weight.sum()) * machine.lam
         A = k.T @ (s[:, None] * k) + c * (K + JITTER * torch.eye(len(K), dtype=K.dtype))
         alpha = torch.linalg.solve(A, k.T @ (s[:, None] * rows.Y))
@@ -206,7 +222,7 @@ def without(machine, rows, i):
     def function(X):
         t = []
         for part in machine.parts:
-            c, rest = float(rows.weight[part].sum()) * machine.lam, part[part != i]
+            c, rest = float(rows.weight[part].sum()) * machine.lam, part[~torch.isin(part, torch.tensor(left_out))]
             A = KERNEL.matrix(rows.X[rest]) + c * torch.diag(1 / rows.weight[rest])
             t.append(KERNEL.matrix(X, rows.X[rest]) @ torch.linalg.solve(A, rows.Y[rest]))
         return torch.stack(t).mean(0)

@@ -538,10 +538,15 @@ class HGKRegressor(RegressorMixin, _HGK):
         >>> bool(0.8 < ((low < y[200:]) & (y[200:] < high)).mean() < 1)
         True
         """
-        rows = self._training_rows("Intervals need")
+        self._training_rows("Intervals need")
         if not (isinstance(coverage, Real) and 0 < coverage < 1):
             raise ValueError(f"coverage={coverage!r} was given; a number between 0 and 1 is expected, such as 0.9.")
-        features = self._features(X)
+        (found,) = self._intervals(self._features(X), [float(coverage)])
+        return found[:, 0] if self._single_column else found
+
+    def _intervals(self, features: torch.Tensor, levels: Sequence[float]) -> np.ndarray:
+        """Bounds at each level, (levels, rows, outputs, 2); the machines are factored once for all levels."""
+        rows = self._training_rows("Intervals need")
         n = len(rows)
         some = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(n)[:JACKKNIFE]))
         bounds = []
@@ -551,13 +556,11 @@ class HGKRegressor(RegressorMixin, _HGK):
                 own, elsewhere = loo_average(self.machines_, rows, CLIP, features[block], some)
                 r = (rows.Y[some] - own).abs().T[:, None, :]
                 weight = rows.weight[some] * (rows.size / float(rows.weight.sum()))
-                low = weighted_quantile(-(elsewhere - r), weight, coverage).neg()
-                high = weighted_quantile(elsewhere + r, weight, coverage)
-                bounds.append(torch.stack([low, high], -1).transpose(0, 1))
-        found = torch.cat(bounds).numpy()
+                low = [weighted_quantile(-(elsewhere - r), weight, level).neg() for level in levels]
+                high = [weighted_quantile(elsewhere + r, weight, level) for level in levels]
+                bounds.append(torch.stack([torch.stack(low), torch.stack(high)], -1).transpose(1, 2))
         middle, half = self._y_scaling.middle[:, None], self._y_scaling.half[:, None]
-        found = found * half + middle
-        return found[:, 0] if self._single_column else found
+        return torch.cat(bounds, 1).numpy() * half + middle
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -72,6 +72,13 @@ class Machine(ABC):
         and, where there are any, centres stay fixed.
         """
 
+    @abstractmethod
+    def leave_two_out(self, rows: Rows, some: torch.Tensor) -> torch.Tensor:
+        """f^(-i,-j)(x_i), the function without rows i and j at row i, for the training rows i, j of ``some``.
+
+        Of shape (outputs, i, j); where i = j it is f^(-i)(x_i).
+        """
+
 
 @dataclass(frozen=True, eq=False)
 class Exact(Machine):
@@ -106,6 +113,38 @@ class Exact(Machine):
                 shifts[:, :, place[part][asked]] -= change / len(self.parts)
         return own[some], self(X).T[:, :, None] + shifts
 
+    def leave_two_out(self, rows, some):
+        """With B = {i, j}, (y - f^(-B))_B = (G_BB)⁻¹ α_B; a row that is not in a part cannot be left out of it."""
+        t = rows.Y.new_zeros(rows.Y.shape[1], len(some), len(some))
+        for part in self.parts:
+            t += self._without_two(rows, part, some) / len(self.parts)
+        return t
+
+    def _without_two(self, rows: Rows, part: torch.Tensor, some: torch.Tensor) -> torch.Tensor:
+        mine, solver = rows[part], Cholesky()
+        place = torch.full((len(rows),), -1)
+        place[part] = torch.arange(len(part))
+        inside, at = place[some] >= 0, place[some].clamp(min=0)
+        require_memory(len(part), len(part), 3, rows.X.dtype, "A kernel matrix and its Cholesky factor")
+        state = solver.prepare(self.kernel.matrix(mine.X), mine.weight)
+        root, factor = state.system.root, solver.factor(state, state.system.n * self.lam)
+        # G k(x_j) for rows outside the part, the columns of G for those inside; then the rows of ``some``
+        right = self.kernel.matrix(mine.X, rows.X[some])
+        right[:, inside] = 0.0
+        right[at[inside], inside.nonzero()[:, 0]] = 1.0
+        G = (root * factor.multiply(root * right))[at].T  # G[i, j]: what row i has to do with row j of the part
+        g = torch.where(inside, G.diagonal(), 1.0)
+        solution, y = root * factor.multiply(root * mine.Y), rows.Y[some].T
+        alpha = solution[at].T
+        one, other = alpha[:, :, None], alpha[:, None, :]
+        determinant = torch.where(inside[:, None] & inside, g[:, None] * g - G**2, 1.0).fill_diagonal_(1.0)
+        without_both = y[:, :, None] - (g * one - G * other) / determinant
+        without_i = (y - alpha / g)[:, :, None]
+        whole = self.kernel.multiply(rows.X[some], mine.X, solution).T[:, :, None]
+        without_j = whole - torch.where(inside, G * (other / g), 0.0)
+        only_i = torch.eye(len(some), dtype=torch.bool) | ~inside
+        return torch.where(inside[:, None], torch.where(only_i, without_i, without_both), without_j)
+
 
 @dataclass(frozen=True, eq=False)
 class OnCentres(Machine):
@@ -128,6 +167,21 @@ class OnCentres(Machine):
             own[block] = mine.Y[block] - r
             changes.append((at @ k.T)[None] * (s * r).T[:, None, :])
         return own, self(X).T[:, :, None] - torch.cat(changes, 2)
+
+    def leave_two_out(self, rows, some):
+        """With B = {i, j} and H_ij = k_iᵀ B k_j s_j, (y - f^(-B))_B = (I - H_BB)⁻¹ (y - f)_B."""
+        solver = Nystrom()
+        state = solver.prepare(self.kernel.matrix(self.X), rows.Y.shape[1])
+        _add(solver, state, self, rows)
+        mine = rows[some]
+        k = self.kernel.matrix(mine.X, self.X)
+        H = (k @ solver.influence(state, self.lam) @ k.T) * mine.weight
+        kept = (1 - H.diagonal()).clamp(min=1e-9)
+        error = (mine.Y - k @ self.alpha).T
+        determinant = (kept[:, None] * kept[None, :] - H * H.T).fill_diagonal_(1.0)
+        r = (kept[None, :] * error[:, :, None] + H * error[:, None, :]) / determinant
+        same = torch.eye(len(some), dtype=torch.bool)
+        return mine.Y.T[:, :, None] - torch.where(same, (error / kept)[:, :, None], r)
 
 
 def train(kernel: HierarchicalKernel, rows: Rows, lam: float, parts: Sequence[torch.Tensor] | None = None) -> Exact:
@@ -217,6 +271,12 @@ def loo_average(
         own += share * mine
         elsewhere += share * there
     return own.clamp(-clip, clip), elsewhere.clamp(-clip, clip)
+
+
+def leave_two_out_average(machines: Sequence[Machine], rows: Rows, clip: float, some: torch.Tensor) -> torch.Tensor:
+    """f^(-i,-j)(x_i) of the averaged function; see ``Machine.leave_two_out``."""
+    t = sum(share * m.leave_two_out(rows, some) for share, m in zip(proportions(machines), machines, strict=True))
+    return torch.as_tensor(t).clamp(-clip, clip)
 
 
 def weighted_quantile(values: torch.Tensor, weight: torch.Tensor, level: float) -> torch.Tensor:

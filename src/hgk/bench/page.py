@@ -1,13 +1,10 @@
 """Recorded runs as one HTML page that needs nothing else: no server, no network, light and dark, printable.
 
-The tables are plain HTML written here; figures and sorting are the script of ``page.html``, which gets the numbers as
-JSON. All text from rows passes :func:`html.escape`, or is JSON in which <, > and & are written as \\u003c and so on;
-the script sets text, never markup. A content security policy in the page forbids every request.
+The tables are plain HTML written here; the figures are drawn by ``page.js``, which gets the numbers as JSON. What all
+pages share, and why nothing in the rows becomes markup, is in :mod:`hgk.pages`.
 """
 
-import json
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -30,87 +27,50 @@ from hgk.bench.tables import (
     ranks_note,
     times_row,
 )
+from hgk.pages import assemble, colours, figure, or_none, plain_table, row_head, table, td, th, write
 
 MARK_CLASS = {BEST: "best", SECOND: "second", 0: ""}
 MARK_WORD = {BEST: "best", SECOND: "second best", 0: ""}
-
-
-def _td(text: str, value: object = None, kind: str = "", title: str = "") -> str:
-    """A cell; ``text`` is HTML, ``value`` is what it is sorted by."""
-    extra = f' title="{escape(title)}"' if title else ""
-    sort = "" if value is None else f' data-value="{escape(str(value))}"'
-    return f'<td class="{kind}"{sort}{extra}>{text}</td>'
-
-
-def _th(name: str, kind: str = "number") -> str:
-    is_text = "" if kind.startswith("number") else ' data-kind="text"'
-    return f'<th scope="col" class="{kind}"{is_text}><button type="button">{escape(name)}</button></th>'
-
-
-def _row_head(name: str) -> str:
-    return f'<th scope="row" data-value="{escape(name)}">{escape(name)}</th>'
-
-
-def _table(caption: str, head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    lines = "\n".join(f"<tr>{''.join(cells)}</tr>" for cells in body)
-    name = escape(caption)
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{name}"><table aria-label="{name}">'
-        f"<thead><tr>{''.join(head)}</tr></thead><tbody>\n{lines}\n</tbody></table></div>"
-    )
 
 
 def _error_cell(cell: Cell, mark: int) -> str:
     lost = [f"{len(cell.failed)} failed"] * bool(cell.failed) + [f"{len(cell.missing)} missing"] * bool(cell.missing)
     bad = f'<small class="bad">{", ".join(lost)}</small>' if lost else ""
     if not cell.n:
-        return _td(f"–{bad}", kind="number")
+        return td(f"–{bad}", kind="number")
     spread = f"± {cell.sd:.5f}, " if cell.n > 1 else ""
     text = f"{cell.mean:.5f}<small>{spread}{plural(cell.n, 'split')}</small>{bad}"
-    return _td(text, cell.mean, f"number {MARK_CLASS[mark]}", MARK_WORD[mark])
+    return td(text, cell.mean, f"number {MARK_CLASS[mark]}", MARK_WORD[mark])
 
 
 def _published_cell(name: str, method: str) -> str:
     if name not in published.ERRORS:
-        return _td("–", kind="number published")
+        return td("–", kind="number published")
     error = published.ERRORS[name][method]
     text = f"{error.mean:.5f}<small>± {error.sd:.5f}, {published.SPLITS} splits</small>"
-    return _td(text, error.mean, f"number published {MARK_CLASS[error.mark]}", MARK_WORD[error.mark])
+    return td(text, error.mean, f"number published {MARK_CLASS[error.mark]}", MARK_WORD[error.mark])
 
 
 def _size_cell(text: str) -> str:
-    return _td(escape(text) or "–", text.split(" ")[0].replace(",", "") or None, "number")
+    return td(escape(text) or "–", text.split(" ")[0].replace(",", "") or None, "number")
 
 
 def _errors_table(summary: Summary) -> str:
     heads = columns(summary)
     head = [
-        _th("set", ""),
-        *(_th(f"paper: {m}", "number published") if is_published else _th(m) for m, is_published in heads),
+        th("set", ""),
+        *(th(f"paper: {m}", "number published") if is_published else th(m) for m, is_published in heads),
     ]
-    head += [_th("training rows"), _th("test rows")]
+    head += [th("training rows"), th("test rows")]
 
     def line(s: str) -> list[str]:
         found = [
             _published_cell(s, m) if is_published else _error_cell(summary.cells[s, m], summary.marks.get((s, m), 0))
             for m, is_published in heads
         ]
-        return [_row_head(s), *found, *map(_size_cell, summary.sizes[s])]
+        return [row_head(s), *found, *map(_size_cell, summary.sizes[s])]
 
-    return _table("Mean squared errors by set and method", head, map(line, summary.sets))
-
-
-def _plain_table(caption: str, head: Sequence[str], body: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> str:
-    """A table of text; the columns in ``numbers`` are sorted and aligned as numbers."""
-    names = [_th(name, "number" if i in numbers else "") for i, name in enumerate(head)]
-
-    def cell(i: int, text: str) -> str:
-        if i == 0:
-            return _row_head(text)
-        value = text.replace(",", "").replace("–", "") if i in numbers else text
-        return _td(escape(text), value or None, "number" if i in numbers else "wrap" if len(text) > 30 else "line")
-
-    return _table(caption, names, [[cell(i, text) for i, text in enumerate(line)] for line in body])
+    return table("Mean squared errors by set and method", head, map(line, summary.sets))
 
 
 def _head(summary: Summary) -> str:
@@ -140,10 +100,7 @@ def _figures_section() -> str:
         "gains": ("Gain", "The paper's Figure 2, middle: on how many sets a method beats all others by more than x %."),
         "lags": ("Lag", "The paper's Figure 2, right: on how many sets a method is behind the best by more than x %."),
     }
-    drawn = "".join(
-        f'<figure id="{key}"><h3>{title}</h3><figcaption>{text}</figcaption></figure>'
-        for key, (title, text) in captions.items()
-    )
+    drawn = "".join(figure(key, title, text) for key, (title, text) in captions.items())
     return f"""<h2>Figures</h2>
 <fieldset class="controls" id="choice">
 <legend>Methods compared</legend></fieldset>
@@ -151,18 +108,19 @@ def _figures_section() -> str:
 
 
 def _ranks_section(summary: Summary) -> str:
-    figure = """<figure id="ranks"><h3>Critical differences</h3>
-<figcaption>1 is best. Bars at the right join methods that do not differ significantly.</figcaption></figure>"""
-    return f"""<h2>Average ranks</h2>{figure if summary.ranks else ""}
+    rule = "1 is best. Bars at the right join methods that do not differ significantly."
+    return f"""<h2>Average ranks</h2>{figure("ranks", "Critical differences", rule) if summary.ranks else ""}
 <p>{escape(ranks_note(summary))}</p><p class="soft">{escape(RANKS_RULE)}</p>"""
 
 
 def _seconds_section(summary: Summary) -> str:
     body = [times_row(m, summary.times[m]) for m in summary.methods]
-    return f"""<h2>Seconds</h2><figure id="seconds"><h3>Seconds of training</h3>
-<figcaption>A point per set; the bar is the median of all runs. Machines and threads are in the table; the paper's
-seconds are of its own machines.</figcaption></figure>
-{_plain_table("Seconds by method", TIMES_HEAD, body, numbers=(1, 2, 4))}"""
+    rule = (
+        "A point per set; the bar is the median of all runs. Machines and threads are in the table; the paper's "
+        "seconds are of its own machines."
+    )
+    return f"""<h2>Seconds</h2>{figure("seconds", "Seconds of training", rule)}
+{plain_table("Seconds by method", TIMES_HEAD, body, numbers=(1, 2, 4))}"""
 
 
 def _failures_section(summary: Summary) -> str:
@@ -170,33 +128,23 @@ def _failures_section(summary: Summary) -> str:
     gaps = missing(summary)
     parts = ["<h2>Failed runs</h2>"]
     parts += [
-        _plain_table("Failed runs", ["set", "method", "split", "reason"], failed, (2,)) if failed else "<p>None.</p>"
+        plain_table("Failed runs", ["set", "method", "split", "reason"], failed, (2,)) if failed else "<p>None.</p>"
     ]
     parts += ["<h2>Missing runs</h2>", '<p class="soft">Runs that some other method has on the same set and split.</p>']
-    parts += [_plain_table("Missing runs", MISSING_HEAD, gaps, (1,)) if gaps else "<p>None.</p>"]
+    parts += [plain_table("Missing runs", MISSING_HEAD, gaps, (1,)) if gaps else "<p>None.</p>"]
     return "\n".join(parts)
 
 
 def _versions_section(summary: Summary) -> str:
     names = list(dict.fromkeys(name for setup, _ in summary.setups for name in setup if name != "where"))
     body = [[setup["where"], str(n), *(setup.get(name, "–") for name in names)] for setup, n in summary.setups]
-    return "<h2>Machines and versions</h2>" + _plain_table("Machines, versions", ["where", "rows", *names], body, (1,))
-
-
-def _json(value: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _or_none(x: float) -> float | None:
-    return None if math.isnan(x) else x
+    return "<h2>Machines and versions</h2>" + plain_table("Machines, versions", ["where", "rows", *names], body, (1,))
 
 
 def _cell_data(cell: Cell) -> dict[str, Any]:
     return {
-        "mean": _or_none(cell.mean),
-        "sd": _or_none(cell.sd),
+        "mean": or_none(cell.mean),
+        "sd": or_none(cell.sd),
         "n": cell.n,
         "failed": len(cell.failed),
         "missing": len(cell.missing),
@@ -228,13 +176,6 @@ def _data(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _looks_css(methods: Sequence[str]) -> str:
-    found = list(looks(methods).values())
-    light = " ".join(f".m{i} {{ --c: {look.light}; }}" for i, look in enumerate(found))
-    dark = " ".join(f".m{i} {{ --c: {look.dark}; }}" for i, look in enumerate(found))
-    return f"{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}"
-
-
 def page(rows: Iterable[Row]) -> str:
     """The page as text.
 
@@ -258,16 +199,15 @@ def page(rows: Iterable[Row]) -> str:
             _versions_section(summary),
         ]
     )
-    template = files("hgk.bench").joinpath("page.html").read_text(encoding="utf-8")
-    start, rest = template.split("/* LOOKS */")
-    middle, rest = rest.split("<!-- BODY -->")
-    before, end = rest.split("/* DATA */")
-    return "".join([start, _looks_css(summary.methods), middle, body, before, _json(_data(summary)), end])
+    found = looks(summary.methods)
+    style = colours({f"m{i}": (look.light, look.dark) for i, look in enumerate(found.values())})
+    own_style, script = (
+        files("hgk.bench").joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js")
+    )
+    title = "results of the experiment"
+    return assemble(f"hgk: {title}", title.capitalize(), style + own_style, body, _data(summary), script)
 
 
 def write_page(rows: Iterable[Row], path: str | Path) -> Path:
     """Write :func:`page` to ``path``; its folder is made if it is not there."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(rows), encoding="utf-8", errors="replace")
-    return path
+    return write(page(rows), path)
