@@ -62,7 +62,7 @@ def output_names(model: Model) -> list[str]:
     """What :func:`responses` has a column of."""
     if isinstance(model, HGKClassifier):
         return [f"P({label})" for label in (model.classes_[1:] if model._single_column else model.classes_)]
-    outputs = model._rows.Y.shape[1]
+    outputs = model.machines_[0].alpha.shape[1]
     return ["prediction"] if model._single_column else [f"output {k}" for k in range(outputs)]
 
 
@@ -253,7 +253,7 @@ def codes_of(model: Model, X: Any) -> np.ndarray:
 
 def effect(model: Model, column: int, X: Any = None, rows: int = SAMPLE, points: int = POINTS) -> Effect:
     """Partial dependence on one column, exact where there are at most ``rows`` rows."""
-    codes, weight = model.X_fit_, model._rows.weight.numpy()
+    codes, weight = model.X_fit_, model._training_rows("The report needs").weight.numpy()
     if X is not None:
         codes = codes_of(model, X)
         weight = np.ones(len(codes))
@@ -415,7 +415,7 @@ def new_rows(model: Model, X: Any, y: Any) -> NewRows:
     codes, Y = codes_of(model, X), _labels(model, np.asarray(y))
     if len(codes) != len(Y):
         raise ValueError(f"X has {len(codes)} rows and y has {len(Y)}; as many labels as rows are expected.")
-    seen = {row.tobytes() for row in _together(model.X_fit_, model._rows.Y.numpy())}
+    seen = {row.tobytes() for row in _together(model.X_fit_, model._training_rows("The report needs").Y.numpy())}
     fresh = np.array([row.tobytes() not in seen for row in _together(codes, Y)], dtype=bool)
     return NewRows(codes[fresh], Y[fresh], int((~fresh).sum()))
 
@@ -445,7 +445,7 @@ def errors(model: Model, new: NewRows | None = None, compare: bool = True) -> li
     same rows; leave-one-out errors are of the kernel that was chosen with all rows in view. ``compare=False`` fits
     nothing.
     """
-    rows = model._rows
+    rows = model._training_rows("The report needs")
     scorer = Scorer(model, rows.Y.numpy(), rows.weight.numpy())
     found = _recorded(model, scorer)
     found.append(scorer(OURS, LOO, model._loo_of_rows().numpy()))
@@ -476,7 +476,7 @@ def _recorded(model: Model, scorer: Scorer) -> list[Score]:
 
 def _plain(model: Model, scorer: Scorer, fresh: Scorer | None, new: NewRows | None) -> list[Score]:
     """The machine that the preset "plain" trains on the same rows."""
-    encoder, rows = model._inputs.encoder, model._rows
+    encoder, rows = model._inputs.encoder, model._training_rows("The report needs")
     seen = [f for f, feature in enumerate(encoder.features) if feature.kind not in ("rank", "step")]
     y = classes_of(scorer.Y) if isinstance(model, HGKClassifier) else scorer.Y
     plain = type(model)("plain", random_state=0)
@@ -498,7 +498,7 @@ def _forest(model: Model, scorer: Scorer, fresh: Scorer | None, new: NewRows | N
     y = classes_of(scorer.Y) if of_classes else scorer.Y if scorer.Y.shape[1] > 1 else scorer.Y[:, 0]
     forest = kind(200, oob_score=True, random_state=0, n_jobs=torch.get_num_threads())
     scaled = _scaling(model.X_fit_)
-    forest.fit(scaled(model.X_fit_), y, sample_weight=model._rows.weight.numpy())
+    forest.fit(scaled(model.X_fit_), y, sample_weight=model._training_rows("The report needs").weight.numpy())
     values = forest.oob_decision_function_ if of_classes else forest.oob_prediction_
     found = [scorer(FOREST, BAG, _values(model, values))]
     if fresh is not None and new is not None:
@@ -558,7 +558,7 @@ def coverage(model: HGKRegressor, new: NewRows | None = None, levels: Sequence[f
 
     Of the first output, on at most 600 rows; kernels, λ and γ stay fixed.
     """
-    rows = model._rows
+    rows = model._training_rows("The report needs")
     some = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(len(rows))[:COVERED]))
     with threads_for(len(rows)):
         t = leave_two_out_average(model.machines_, rows, CLIP, some)[0]

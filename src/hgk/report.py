@@ -208,7 +208,7 @@ def _first_rows(model: Model) -> np.ndarray:
 
 
 def _sample(model: Model) -> np.ndarray:
-    return np.sort(np.random.default_rng(0).permutation(len(model._rows))[:POINTS])
+    return np.sort(np.random.default_rng(0).permutation(len(model._training_rows("The report needs")))[:POINTS])
 
 
 def _fit_data(model: Model) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def _regression_fit(model: HGKRegressor) -> dict[str, Any]:
     """Labels, leave-one-out predictions and a histogram of residuals, one of each per output."""
     some = _sample(model)
     predicted = model._y_scaling.inverse(model._loo_of_rows().numpy())
-    actual = model._y_scaling.inverse(model._rows.Y.numpy())
+    actual = model._y_scaling.inverse(model._training_rows("The report needs").Y.numpy())
     outputs = []
     for k in range(actual.shape[1]):
         counts, edges = np.histogram(actual[:, k] - predicted[:, k], bins=30)
@@ -231,7 +231,11 @@ def _regression_fit(model: HGKRegressor) -> dict[str, Any]:
 def _loo_probabilities(model: HGKClassifier) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Leave-one-out probabilities, class numbers and weights of the distinct rows."""
     probability = model._calibration().probabilities(model._loo_of_rows().numpy())
-    return probability, findings.classes_of(model._rows.Y.numpy()), model._rows.weight.numpy()
+    return (
+        probability,
+        findings.classes_of(model._training_rows("The report needs").Y.numpy()),
+        model._training_rows("The report needs").weight.numpy(),
+    )
 
 
 def _class_fit(model: HGKClassifier) -> dict[str, Any]:
@@ -273,7 +277,7 @@ def _confusion(model: Model) -> list[list[float]] | None:
 
 def _worst(model: Model, order: list[int]) -> dict[str, Any]:
     """The rows with the largest leave-one-out error, with the cells of the most relevant columns."""
-    t, Y = model._loo_of_rows().numpy(), model._rows.Y.numpy()
+    t, Y = model._loo_of_rows().numpy(), model._training_rows("The report needs").Y.numpy()
     if isinstance(model, HGKClassifier):
         probability, truth, _ = _loo_probabilities(model)
         right = probability[np.arange(len(truth)), truth]
@@ -566,7 +570,10 @@ def _data_section(data: dict[str, Any]) -> str:
 def _settings_section(model: Model) -> str:
     settings = [[name, repr(value)] for name, value in model.get_params(deep=False).items()]
     settings += [["λ of the first kernel", f"{model.lam_:.6g}"], ["γ of the first kernel", f"{model.gamma_:.6g}"]]
-    settings += [["machines averaged", str(len(model.machines_))], ["distinct rows", str(len(model._rows))]]
+    settings += [
+        ["machines averaged", str(len(model.machines_))],
+        ["distinct rows", str(len(model._training_rows("The report needs")))],
+    ]
     names = ("hgk", "numpy", "scikit-learn", "torch")
     versions = [["python", platform.python_version()], *([name, version(name)] for name in names)]
     return f"""<div class="figures"><div>{plain_table("Settings", ["setting", "value"], settings)}</div>
