@@ -384,6 +384,7 @@ class _HGK(BaseEstimator):
 
     def _predict_columns(self, X) -> np.ndarray:
         """The clipped averaged function, one column per output, in [-1, 1]."""
+        check_is_fitted(self)
         return average(self.machines_, self._features(X), CLIP).numpy()
 
     def _features(self, X) -> torch.Tensor:
