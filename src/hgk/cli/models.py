@@ -108,7 +108,7 @@ def fit(
         score = _score(model, found.y)
     if write_report is not None:
         with _interruptible(f"{out} is written, the report is not"), _sentences():
-            write_report(model, X, found.y, report)
+            write_report(model, report)
     said: dict[str, Any] = {"model": str(out), "report": None if report is None else str(report), "target": target}
     said |= {"task": kind.__name__, "decision": found.reason, "rows": len(X), "columns": X.shape[1], "seconds": took}
     said |= {"stopped_early": bool(stopped), "leave_one_out": score, "importances": _importances(model), "notes": notes}
@@ -183,7 +183,7 @@ def _report_writer(report: Path | None):
     try:
         return importlib.import_module("hgk.report").write_report
     except ModuleNotFoundError as error:
-        raise Unusable(f"--report needs {error.name}; pip install 'hgk[report]', or leave --report out.") from error
+        raise Unusable(f"--report needs {error.name}; pip install the package, or leave --report out.") from error
 
 
 def _score(model: Model, y: np.ndarray) -> dict[str, float]:
