@@ -384,8 +384,8 @@ class _HGK(BaseEstimator):
 
     def _predict_columns(self, X) -> np.ndarray:
         """The clipped averaged function, one column per output, in [-1, 1]."""
-        check_is_fitted(self)
-        return average(self.machines_, self._features(X), CLIP).numpy()
+        features = self._features(X)  # first: it says where there is no fit yet
+        return average(self.machines_, features, CLIP).numpy()
 
     def _features(self, X) -> torch.Tensor:
         """What the machines see of a table."""
