@@ -35,7 +35,7 @@ BOUND = {
 def cell(rows: list[store.Row]) -> str:
     errors = [row["mse"] for row in rows if row["status"] == "ok"]
     failed = len(rows) - len(errors)
-    spread = f" ± {np.std(errors):.5f}" if len(errors) > 1 else ""
+    spread = f" ± {np.std(errors, ddof=1):.5f}" if len(errors) > 1 else ""
     text = f"{np.mean(errors):.5f}{spread} ({len(errors)})" if errors else ""
     return text + (f" {failed} failed" if failed else "")
 
