@@ -1,6 +1,6 @@
 """The DNN column of Table 1 on an accelerator, from splits that were prepared elsewhere.
 
-    PYTHONPATH=src python experiments/table1/gpu_dnn.py --npz carried/final.npz --out rows.jsonl --limit 500
+    PYTHONPATH=src python experiments/table1/gpu_dnn.py --npz splits.npz --out rows.jsonl --limit 500
 
 The file has the arrays "<set>/<split>/X" and "<set>/<split>/y", scaled to [-1, 1], and the number "<set>/<split>/n" of
 rows that train; the other rows test. One line per run is appended to --out, in the store's format. Runs that have an
@@ -115,6 +115,7 @@ def circumstances(effort: Effort) -> dict:
     versions = {"hgk": hgk.__version__, "python": platform.python_version(), "torch": torch.__version__}
     versions |= {"sklearn": sklearn.__version__, "numpy": np.__version__}
     used = {"threads": effort.threads, "device": effort.device, "machine": machine}
+    used |= {"preset": "quick" if effort.quick else "paper"}
     return used | {"versions": versions, "finished": datetime.now(UTC).isoformat(timespec="seconds")}
 
 
