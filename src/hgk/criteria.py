@@ -89,9 +89,9 @@ class LeaveOneOut:
     """The mean squared leave-one-out residual.
 
     ``dtype`` is that of the inverse and of what is made of it. Single precision halves their time (1001 rows, one
-    core: 28 to 13 ms and 27 to 13 ms). On batches of letter-recognition, covtype and updrs-motor the gradient in the
-    weights then changes by 10⁻⁶ to 3 · 10⁻³ of its size for nλ >= 10⁻³, far less than from batch to batch; on made-up
-    data of hardly any noise it was up to 4 %. Below nλ = 10⁻³ it may be much, and double precision is taken.
+    core: 28 to 13 ms and 27 to 13 ms). When tried, on batches of letter-recognition, covtype and updrs-motor, the
+    gradient in the weights changed by 10⁻⁶ to 3 · 10⁻³ of its size for nλ >= 10⁻³, far less than from batch to batch;
+    on made-up data of hardly any noise by up to 4 %. Below nλ = 10⁻³ it may be much, and double precision is taken.
     """
 
     dtype: torch.dtype = torch.float64

@@ -13,12 +13,9 @@ from pathlib import Path
 from types import ModuleType
 
 from hgk.bench.methods.base import Effort, Fitted, Method
+from hgk.bench.summary import ORDER
 
 __all__ = ["METHODS", "Effort", "Fitted", "Method"]
-
-# The order of the paper's columns, then ours and today's peers; others follow by name.
-ORDER = ["SVM", "HKL", "Ours (paper)", "RF", "DNN", "Ours (default)"]
-ORDER += ["LightGBM", "CatBoost", "XGBoost", "xRFM", "RealMLP"]
 
 # A folder on the package's path makes its files modules of the package, also in worker processes.
 BUILT_IN = {file.stem for file in Path(__path__[0]).glob("*.py")}
@@ -57,6 +54,7 @@ def _imported(file: pkgutil.ModuleInfo) -> ModuleType:
 
 
 def _place(name: str) -> tuple[int, str]:
+    """The order of the table; others follow by name."""
     return (ORDER.index(name) if name in ORDER else len(ORDER), name)
 
 
