@@ -234,7 +234,7 @@ def test_a_table_of_one_s_own_that_changes_is_another_one(tmp_path):
     assert done("z").ok == 1  # another target is another set
     assert {row["set"] for row in store.rows()} == {"mine:y", "mine:z"}
     runner._load.cache_clear()
-    runner._fingerprint.cache_clear()
+    runner.fingerprint.cache_clear()
     (frame + 1e-3).to_csv(table, index=False)
     with pytest.raises(runner.RunnerError, match="holds rows of another table named 'mine:y'"):
         done("y")

@@ -16,9 +16,12 @@ rows, as in files where text is coded already: a value that only test rows have 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
+
+if TYPE_CHECKING:  # splits of numbers are made without it
+    import pandas as pd
 
 MOST_TEST_ROWS = 15_000
 MOST_TRAINING_ROWS = 7000
@@ -65,11 +68,11 @@ def split_rows(n: int, n_train: int, split: int, most: int = MOST_TEST_ROWS) -> 
     return order[:n_train], order[n_train : n_train + most]
 
 
-def make_split(name: str, X: pd.DataFrame, y: np.ndarray, split: int, quick: bool = False) -> Split:
-    """Split number ``split`` of a data set, its columns as numbers in [-1, 1]."""
+def make_split(name: str, X: pd.DataFrame | np.ndarray, y: np.ndarray, split: int, quick: bool = False) -> Split:
+    """Split number ``split`` of a data set (a table, or its ``as_numbers``), its columns as numbers in [-1, 1]."""
     n_train = training_rows(name, len(y), quick)
     train, test = split_rows(len(y), n_train, split, QUICK_TEST_ROWS if quick else MOST_TEST_ROWS)
-    numbers = as_numbers(X)
+    numbers = X if isinstance(X, np.ndarray) else as_numbers(X)
     inside, outside = to_cube(numbers[train], numbers[test])
     return Split(inside, y[train], outside, y[test])
 
@@ -81,6 +84,8 @@ def as_numbers(X: pd.DataFrame) -> np.ndarray:
 
 
 def _column(column: pd.Series) -> np.ndarray:
+    import pandas as pd
+
     if pd.api.types.is_numeric_dtype(column):
         return column.to_numpy(dtype=float, na_value=np.nan)
     codes = column.astype("category").cat.codes.to_numpy(dtype=float)

@@ -135,7 +135,7 @@ def _execute(run: Run) -> Row:
         n_test=len(split.y_test),
         chosen=_jsonable(fitted.chosen),
         device=effort.device,
-        data=_fingerprint(run.source),
+        data=fingerprint(run.source),
     )
 
 
@@ -153,7 +153,7 @@ def _row(run: Run, **filled: Any) -> Row:
 
 
 @lru_cache(maxsize=2)
-def _fingerprint(source: Source) -> str:
+def fingerprint(source: Source) -> str:
     """Of the columns and labels in their order: splits are pairs only where it is the same."""
     data = _load(source)
     return hashlib.sha256(np.column_stack([as_numbers(data.X), data.y]).tobytes()).hexdigest()[:16]
@@ -406,7 +406,7 @@ def check_own(store: Store, runs: Iterable[Run]) -> None:
     """A table of one's own that has changed since its rows were stored is another one."""
     for source in {run.source for run in runs if run.source.file is not None}:
         known = {row["data"] for row in store.rows() if row["set"] == source.name and "data" in row}
-        if known - {_fingerprint(source)}:
+        if known - {fingerprint(source)}:
             raise RunnerError(
                 f"The store {store.path} holds rows of another table named {source.name!r}; give another --out, or "
                 "rename the file."
