@@ -37,7 +37,7 @@ def by_brute_force(criterion, K, Y, lam, s):
 @each_criterion
 def test_value_equals_brute_force(criterion, lam):
     _, rows, K = problem()
-    value = criterion(K, rows.Y, lam, rows.weight).value
+    value = criterion(K, rows.Y, lam, rows.weight).value.item()
     assert value == pytest.approx(by_brute_force(criterion, K, rows.Y, lam, rows.weight), rel=1e-9)
 
 
@@ -50,7 +50,7 @@ def test_derivative_in_K_equals_finite_differences(criterion):
     for _ in range(5):
         E = torch.from_numpy(rng.standard_normal((N, N)))
         E = E + E.T
-        up, down = (criterion(K + sign * h * E, rows.Y, 0.01, rows.weight).value for sign in (1, -1))
+        up, down = (criterion(K + sign * h * E, rows.Y, 0.01, rows.weight).value.item() for sign in (1, -1))
         assert float((found.dK * E).sum()) == pytest.approx((up - down) / (2 * h), rel=1e-5)
 
 
@@ -58,8 +58,8 @@ def test_derivative_in_K_equals_finite_differences(criterion):
 def test_derivative_in_log_lambda_equals_finite_differences(criterion):
     _, rows, K = problem()
     h = 1e-5
-    up, down = (criterion(K, rows.Y, 0.01 * np.exp(sign * h), rows.weight).value for sign in (1, -1))
-    assert criterion(K, rows.Y, 0.01, rows.weight).dlog_lam == pytest.approx((up - down) / (2 * h), rel=1e-5)
+    up, down = (criterion(K, rows.Y, 0.01 * np.exp(sign * h), rows.weight).value.item() for sign in (1, -1))
+    assert criterion(K, rows.Y, 0.01, rows.weight).dlog_lam.item() == pytest.approx((up - down) / (2 * h), rel=1e-5)
 
 
 @pytest.mark.parametrize("architecture", ["depth 2, balanced", "all kinds", "all kinds, depth 3", "depth 4"])
@@ -68,7 +68,7 @@ def test_every_weight_gradient_equals_finite_differences(criterion, architecture
     kernel, rows, K = problem(architecture=architecture)
 
     def J(W):
-        return criterion(kernel.with_weights(W).matrix(rows.X), rows.Y, 0.01, rows.weight).value
+        return criterion(kernel.with_weights(W).matrix(rows.X), rows.Y, 0.01, rows.weight).value.item()
 
     gradient, h = kernel.backward(criterion(K, rows.Y, 0.01, rows.weight).dK, rows.X), 1e-5
     for layer, mask in enumerate(kernel.architecture.free()):
@@ -84,7 +84,7 @@ def test_k_fold_with_single_rows_is_leave_one_out():
     _, rows, K = problem()
     one = LeaveOneOut()(K, rows.Y, 0.01, rows.weight)
     other = KFold([torch.tensor([i]) for i in range(N)])(K, rows.Y, 0.01, rows.weight)
-    assert one.value == pytest.approx(other.value)
+    assert one.value.item() == pytest.approx(other.value.item())
     torch.testing.assert_close(one.dK, other.dK)
 
 
@@ -104,7 +104,7 @@ def test_single_precision_gives_the_gradient_of_double():
         double = LeaveOneOut()(K, rows.Y, lam, rows.weight)
         exact = float(rows.weight.sum()) * lam < 1e-3
         assert single.dK.dtype == (torch.float64 if exact else torch.float32)
-        assert single.value == pytest.approx(double.value, rel=0 if exact else 1e-4)
+        assert single.value.item() == pytest.approx(double.value.item(), rel=0 if exact else 1e-4)
         error = (single.dK - double.dK).norm() / double.dK.norm()
         assert float(error) < (1e-12 if exact else 1e-3)
-        assert single.dlog_lam == pytest.approx(double.dlog_lam, rel=1e-3, abs=1e-9)
+        assert single.dlog_lam.item() == pytest.approx(double.dlog_lam.item(), rel=1e-3, abs=1e-9)

@@ -432,7 +432,7 @@ def test_constant_and_repeated_columns_are_named():
 
 def test_a_table_too_large_for_memory_is_refused_before_the_work(monkeypatch):
     events = []
-    monkeypatch.setattr(arrays, "available_memory", lambda: 8 * 30**2 * 2)  # D1 would fit, all rows do not
+    monkeypatch.setattr(arrays, "available_memory", lambda *device: 8 * 30**2 * 2)  # D1 would fit, all rows do not
     with pytest.raises(MemoryError, match="use at most about"):
         HGKRegressor("algorithm1", callback=events.append).fit(X, Y)
     assert events == []
@@ -442,7 +442,7 @@ def test_a_table_too_large_for_memory_is_refused_before_the_work(monkeypatch):
 def test_every_large_allocation_is_guarded(monkeypatch, work):
     model = HGKRegressor("plain", random_state=0).fit(X, Y)
     rows, machine = model._rows, model.machines_[0]
-    monkeypatch.setattr(arrays, "available_memory", lambda: 8 * 30**2 * 1.5)
+    monkeypatch.setattr(arrays, "available_memory", lambda *device: 8 * 30**2 * 1.5)
     works = {
         "search": lambda: search(machine.kernel, rows, np.arange(30) % 5, np.array([0.1]), 1.0),
         "train": lambda: train(machine.kernel, rows, 0.1),

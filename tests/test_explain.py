@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.datasets import load_iris, make_friedman1
 
-from hgk import Adam, CompactModelError, HGKClassifier, HGKRegressor, compose, gradients, load, save, two_layers
+from hgk import Adam, CompactModelError, HGKClassifier, HGKRegressor, arrays, compose, load, save, two_layers
 from hgk.explain import contributions, given_rows, influence, node_terms
 
 
@@ -114,7 +114,7 @@ def test_rows_without_weight_have_no_influence_and_copies_leave_together():
 
 
 def test_centres_are_rows_and_add_up_too(monkeypatch):
-    monkeypatch.setattr(gradients, "EXACT", 150)
+    monkeypatch.setattr(arrays, "EXACT", 150)
     X, y = friedman(200)
     model = HGKRegressor(random_state=0, time_budget=1.0).fit(X, y)
     assert type(model.machines_[0]).__name__ == "OnCentres"

@@ -30,9 +30,9 @@ from hgk import (
     HGKRegressor,
     HierarchicalKernel,
     ModelFileError,
+    arrays,
     compose,
     files,
-    gradients,
     inhomogeneous,
     isotropic,
     two_layers,
@@ -70,7 +70,7 @@ def several_outputs():
 
 
 def on_centres(monkeypatch):
-    monkeypatch.setattr(gradients, "EXACT", 200)
+    monkeypatch.setattr(arrays, "EXACT", 200)
     X, y = friedman(300)
     return HGKRegressor(random_state=0, time_budget=1.0), X, np.column_stack([y, np.cos(y)])
 
@@ -419,7 +419,7 @@ def test_a_newer_schema_asks_for_an_upgrade(blob, tmp_path):
 
 
 def test_a_file_larger_than_memory_is_refused_before_it_is_read(blob, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "available_memory", lambda: len(blob))
+    monkeypatch.setattr(files, "available_memory", lambda *device: len(blob))
     refused(tmp_path, blob, "loading it needs three times")
 
 

@@ -13,7 +13,16 @@ from sklearn.metrics import log_loss
 import hgk.estimators
 import hgk.gradients
 from cases import ARCHITECTURES, random_rows
-from hgk import Architecture, HGKClassifier, HGKRegressor, StoppedEarlyWarning, inhomogeneous, isotropic, two_layers
+from hgk import (
+    Architecture,
+    HGKClassifier,
+    HGKRegressor,
+    StoppedEarlyWarning,
+    arrays,
+    inhomogeneous,
+    isotropic,
+    two_layers,
+)
 from hgk.calibration import Calibration
 from hgk.criteria import LeaveOneOut
 from hgk.gradients import Effort, Judge, Trial, choose, judge_lams, warped
@@ -36,7 +45,7 @@ def test_the_gradient_in_every_parameter_equals_finite_differences(name):
     """θ = log weights, maps and log λ, penalties included; the kernel in double precision for the comparison."""
     rows = random_rows(40, outputs=2, weighted=True)
     run = start(ARCHITECTURES[name], rows, shrink=0.3, map_penalty=0.2)
-    for theta, mask in zip(run.theta[run.depth : -1], run.masks[run.depth :], strict=True):
+    for theta, mask in zip(run.theta[run.depth : -1], run.kernel.architecture.free()[run.depth :], strict=True):
         theta.copy_(torch.from_numpy(np.random.default_rng(1).standard_normal(theta.shape)) * 0.3 * mask)
     run.theta[0] += 0.1 * torch.randn(run.theta[0].shape, generator=torch.Generator().manual_seed(0))
 
@@ -52,7 +61,7 @@ def test_the_gradient_in_every_parameter_equals_finite_differences(name):
         return value
 
     _, gradient = run.gradient(rows)
-    masks = [*run.live, *run.masks[run.depth :], torch.tensor(True)]
+    masks = [*run.live, *run.kernel.architecture.free()[run.depth :], torch.tensor(True)]
     for theta, g, mask in zip(run.theta, gradient, masks, strict=True):
         for index in map(tuple, mask.nonzero().tolist()):
             h, value = 1e-4, float(theta[index])
@@ -409,8 +418,7 @@ def test_a_budget_sets_the_effort():
 
 
 def test_many_rows_go_to_centres_with_one_line_of_information(monkeypatch, caplog):
-    monkeypatch.setattr(hgk.gradients, "EXACT", 1000)
-    monkeypatch.setattr(hgk.estimators, "EXACT", 1000)
+    monkeypatch.setattr(arrays, "EXACT", 1000)
     X, y = make_friedman1(2500, n_features=5, noise=0.5, random_state=0)
     with caplog.at_level("INFO", logger="hgk"):
         model = HGKRegressor(random_state=0, time_budget=6).fit(X[:2000], y[:2000])

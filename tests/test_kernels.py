@@ -306,7 +306,7 @@ def test_balanced_index_sets_use_all_columns_equally_often():
 
 
 def test_a_kernel_matrix_too_large_for_memory_is_refused_before_it_is_allocated(monkeypatch):
-    monkeypatch.setattr(arrays, "available_memory", lambda: 10_000)
+    monkeypatch.setattr(arrays, "available_memory", lambda *device: 10_000)
     with pytest.raises(MemoryError, match=r"100 x 100 entries needs .* use at most about 35 rows"):
         random_kernel(isotropic(D))(points(100))
 

@@ -5,8 +5,8 @@
 
 The file has the arrays "<set>/X" (columns as numbers), "<set>/y" and the fingerprint "<set>/data"; splits are made of
 them as by ``hgk bench run``. One line per run is appended to --out, in the store's format. Runs that have an "ok" line
-there are skipped, so that the same command goes on where the last one stopped. No run is begun that would, at the length
-of the longest so far, end after --limit seconds.
+there are skipped, so that the same command goes on where the last one stopped. No run is begun that would, at the
+length of the longest so far, end after --limit seconds.
 """
 
 from __future__ import annotations

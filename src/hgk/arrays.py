@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
@@ -18,6 +19,56 @@ import torch
 # cache (2489 x 1244 rows, 16 columns, 8 nodes, float32, ms for K and its gradient): 2^16 45 and 169,
 # 2^17 32 and 95, 2^19 29 and 66, 2^20 23 and 60, 2^22 26 and 89; float64 likes 2^19 best.
 TILE = 2**19
+
+
+def device_of(name: str | torch.device) -> torch.device:
+    """The device of this name; "auto" is an accelerator if there is one. One that is not there is an error."""
+    text = str(name)
+    if text == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if text != "cpu" and not re.fullmatch(r"cuda(:\d+)?", text):
+        raise ValueError(f"device={name!r} was given; 'cpu', 'cuda', 'cuda:1' (the second one) or 'auto' is expected.")
+    device = torch.device(text)
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"device={name!r} was given and torch finds {torch.cuda.device_count()} CUDA devices here; use "
+            "device='cpu', or 'auto' to take what there is (set_params(device='cpu') for a fitted model)."
+        )
+    return device
+
+
+def accelerated(x: torch.Tensor) -> bool:
+    """Whether the tensor lies on an accelerator, where launches cost more than operations."""
+    return x.device.type != "cpu"
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait until the device has done all it was told."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def recording() -> bool:
+    """Whether a graph is being recorded: nothing may wait for the device then."""
+    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+
+
+def recorded(steps: Sequence[Callable[[], None]], device: torch.device) -> Callable[[], None]:
+    """A function that makes every step once, side by side, by a single launch of a CUDA graph.
+
+    Every step must have been made before, so that libraries are loaded and kernels compiled.
+    """
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.device(device), torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        main = torch.cuda.current_stream()
+        streams = [torch.cuda.Stream() for _ in steps]
+        for stream, step in zip(streams, steps, strict=True):
+            stream.wait_stream(main)
+            with torch.cuda.stream(stream):
+                step()
+        for stream in streams:
+            main.wait_stream(stream)
+    return graph.replay
 
 
 def tensor(x, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -73,12 +124,16 @@ def blocks(n: int, size: int) -> Iterator[slice]:
         yield slice(start, min(n, start + size))
 
 
-def tiles(n: int, m: int, symmetric: bool = False, held: int = 1) -> Iterator[tuple[slice, slice]]:
+def tiles(
+    n: int, m: int, symmetric: bool = False, held: int = 1, device: torch.device | None = None
+) -> Iterator[tuple[slice, slice]]:
     """Row and column slices of cache-sized tiles; of a symmetric matrix only those on and below the diagonal.
 
-    A sweep that holds more than 16 arrays per tile (``held``) gets smaller ones.
+    A sweep that holds more than 16 arrays per tile (``held``) gets smaller ones. On an accelerator they are as large as
+    a few GiB allow, so that launches are few.
     """
-    size = min(TILE, 16 * TILE // max(1, held))
+    tile = TILE if device is None or device.type == "cpu" else 64 * TILE
+    size = min(tile, 16 * tile // max(1, held))
     if symmetric:
         rows = columns = list(blocks(n, int(size**0.5)))
     else:
@@ -132,17 +187,21 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def threads_for(n: int):
-    """One thread for problems of fewer than 2000 rows.
+def threads_for(n: int, device: torch.device | None = None):
+    """One thread for problems of fewer than 2000 rows, and beside an accelerator.
 
     Their tiles are small: a second thread gains little on idle cores, and on busy ones it costs a lot
     (1000 rows with one more process running: 35 s instead of 3 s), because threads wait spinning.
     """
-    return threads(1 if n < 2000 else torch.get_num_threads())
+    alone = n < 2000 or (device is not None and device.type != "cpu")
+    return threads(1 if alone else torch.get_num_threads())
 
 
-def available_memory() -> int:
+def available_memory(device: torch.device | None = None) -> int:
     """Bytes this process may still allocate, as far as the system tells."""
+    if device is not None and device.type == "cuda":
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # torch's own, not in use
+        return torch.cuda.mem_get_info(device)[0] + kept
     return int(min(limit for limit in (_physical(), _available(), _control_group()) if limit is not None))
 
 
@@ -174,12 +233,38 @@ def _control_group() -> int | None:
         return None
 
 
-def require_memory(rows: int, columns: int, matrices: float, dtype: torch.dtype, what: str) -> None:
+# Rows beyond which α comes from Nyström's machine: a kernel matrix in double precision and its factor are 2.4 GB here.
+EXACT = 10_000
+
+
+def exact_rows(device: torch.device) -> int:
+    """The most rows of an exact machine; on an accelerator as many as three matrices in its memory allow."""
+    if device.type == "cpu":
+        return EXACT
+    return max(EXACT, int((0.9 * available_memory(device) / (3 * 8)) ** 0.5))
+
+
+@contextmanager
+def room_for(n: int, device: torch.device) -> Iterator[None]:
+    """Turn the accelerator's running out of memory into a sentence."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        torch.cuda.empty_cache()
+        fits = int((0.9 * available_memory(device) / (4 * 8)) ** 0.5)
+        raise MemoryError(
+            f"{n} rows did not fit into the memory of {device}; about {fits} do, so fit on a random part of the rows, "
+            "or use device='cpu'."
+        ) from error
+
+
+def require_memory(
+    rows: int, columns: int, matrices: float, dtype: torch.dtype, what: str, device: torch.device | None = None
+) -> None:
     """Raise MemoryError, before anything is allocated, if ``matrices`` arrays of this shape do not fit."""
-    itemsize = torch.empty((), dtype=dtype).element_size()
-    needed, free = matrices * rows * columns * itemsize, available_memory()
+    needed, free = matrices * rows * columns * dtype.itemsize, available_memory(device)
     if needed > free:
-        fits = int((free / (matrices * itemsize)) ** 0.5)
+        fits = int((free / (matrices * dtype.itemsize)) ** 0.5)
         raise MemoryError(
             f"{what} with {rows} x {columns} entries needs {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB "
             f"are free; use at most about {fits} rows, for instance by fitting on a random part of the data."

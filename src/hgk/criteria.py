@@ -25,16 +25,17 @@ from dataclasses import dataclass
 
 import torch
 
+from hgk.arrays import accelerated
 from hgk.solvers.least_squares import cholesky
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """J, ∂J/∂K (symmetric) and ∂J/∂log λ."""
+    """J, ∂J/∂K (symmetric) and ∂J/∂log λ; the numbers as tensors, so that nothing waits for a device."""
 
-    value: float
+    value: torch.Tensor
     dK: torch.Tensor
-    dlog_lam: float
+    dlog_lam: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -45,28 +46,35 @@ class Inverse:
     alpha: torch.Tensor
     Y: torch.Tensor
     s: torch.Tensor
-    c: float
+    c: torch.Tensor
 
     @property
-    def n(self) -> float:
-        return float(self.s.sum())
+    def n(self) -> torch.Tensor:
+        return self.s.sum()
 
-    def gradient(self, value: float, dalpha: torch.Tensor, GHG: torch.Tensor) -> Evaluation:
+    def gradient(self, value: torch.Tensor, dalpha: torch.Tensor, GHG: torch.Tensor) -> Evaluation:
         """The formula above for ∂J/∂K, in the precision of ``GHG``; -½ (u αᵀ + α uᵀ) is one product."""
         u, alpha = (self.G @ dalpha.to(self.G)).to(GHG), self.alpha.to(GHG)
         return self.evaluation(
             value, torch.addmm(GHG, torch.cat([u, alpha], 1), torch.cat([alpha, u], 1).T, beta=-1, alpha=-0.5)
         )
 
-    def evaluation(self, value: float, dK: torch.Tensor) -> Evaluation:
-        return Evaluation(value, dK, self.c * float((dK.diagonal().double() / self.s).sum()))
+    def evaluation(self, value: torch.Tensor, dK: torch.Tensor) -> Evaluation:
+        return Evaluation(value, dK, self.c * (dK.diagonal().double() / self.s).sum())
 
 
-def invert(K: torch.Tensor, Y: torch.Tensor, lam: float, s: torch.Tensor, dtype=torch.float64) -> Inverse:
+Lam = float | torch.Tensor
+
+
+def invert(K: torch.Tensor, Y: torch.Tensor, lam: Lam, s: torch.Tensor, dtype=torch.float64) -> Inverse:
     """G = (K + nλ S⁻¹)⁻¹, in this precision, from Cholesky's factor in double precision."""
     Y, s = Y.double(), s.double()
-    c = float(s.sum()) * lam
+    c = s.sum() * lam
     L, _ = cholesky(K.double(), c / s, K.dtype)
+    if accelerated(K):
+        # L⁻¹ and a product: on an H200, 1001 rows, 0.56 ms; torch.cholesky_inverse 1.03 ms
+        M = torch.linalg.solve_triangular(L, torch.eye(len(L), dtype=L.dtype, device=L.device), upper=False)
+        return Inverse((M.mT @ M).to(dtype), M.mT @ (M @ Y), Y, s, c)
     return Inverse(torch.cholesky_inverse(L.to(dtype)), torch.cholesky_solve(Y, L), Y, s, c)
 
 
@@ -75,6 +83,8 @@ def gram(A: torch.Tensor, strip: int = 128) -> torch.Tensor:
 
     At 1001 rows, one core: 13 ms in single precision, A @ A.T 21 ms (in double precision 27 and 40 ms).
     """
+    if accelerated(A):
+        return A @ A.mT
     product = A.new_empty(len(A), len(A))
     for start in range(0, len(A), strip):
         stop = min(start + strip, len(A))
@@ -96,15 +106,16 @@ class LeaveOneOut:
 
     dtype: torch.dtype = torch.float64
 
-    def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: float, s: torch.Tensor) -> Evaluation:
-        inverse = invert(K, Y, lam, s, self.dtype if float(s.sum()) * lam >= 1e-3 else torch.float64)
+    def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: Lam, s: torch.Tensor) -> Evaluation:
+        double = self.dtype == torch.float64 or float(s.sum() * lam) < 1e-3
+        inverse = invert(K, Y, lam, s, torch.float64 if double else self.dtype)
         G, n, s = inverse.G, inverse.n, inverse.s[:, None]
         diagonal = G.diagonal()[:, None].double()
         r = inverse.alpha / diagonal
         dalpha = 2 * s * r / (n * diagonal)
         # H = -diag(h), so G H G = -(G √h)(G √h)ᵀ
         root = (2 * s * r**2 / (n * diagonal)).sum(1).sqrt().to(G)
-        return inverse.gradient(float((s * r**2).sum()) / n, dalpha, gram(G * root).neg_())
+        return inverse.gradient((s * r**2).sum() / n, dalpha, gram(G * root).neg_())
 
 
 @dataclass(frozen=True)
@@ -113,15 +124,15 @@ class KFold:
 
     folds: Sequence[torch.Tensor]
 
-    def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: float, s: torch.Tensor) -> Evaluation:
+    def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: Lam, s: torch.Tensor) -> Evaluation:
         inverse = invert(K, Y, lam, s)
         G, n, s = inverse.G, inverse.n, inverse.s[:, None]
-        dalpha, GHG, value = torch.zeros_like(inverse.alpha), torch.zeros_like(G), 0.0
+        dalpha, GHG, value = torch.zeros_like(inverse.alpha), torch.zeros_like(G), torch.zeros_like(n)
         for B in self.folds:
             G_BB = G[B][:, B]
             r = torch.linalg.solve(G_BB, inverse.alpha[B])
             g = torch.linalg.solve(G_BB, 2 * s[B] * r / n)
-            value += float((s[B] * r**2).sum()) / n
+            value = value + (s[B] * r**2).sum() / n
             dalpha[B] = g
             half = (G[:, B] @ g) @ (G[:, B] @ r).T
             GHG -= 0.5 * (half + half.T)
@@ -135,14 +146,14 @@ class HoldOut:
     D1: torch.Tensor
     D2: torch.Tensor
 
-    def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: float, s: torch.Tensor) -> Evaluation:
+    def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: Lam, s: torch.Tensor) -> Evaluation:
         D1, D2 = self.D1, self.D2
         K = K.double()
         inverse = invert(K[D1][:, D1], Y[D1], lam, s[D1])
         K21, s2 = K[D2][:, D1], s[D2].double()[:, None]
         residual = K21 @ inverse.alpha - Y[D2].double()
         e = 2 * s2 * residual / s2.sum()
-        within = inverse.gradient(float((s2 * residual**2).sum() / s2.sum()), K21.T @ e, torch.zeros_like(inverse.G))
+        within = inverse.gradient((s2 * residual**2).sum() / s2.sum(), K21.T @ e, torch.zeros_like(inverse.G))
         dK = torch.zeros_like(K)
         dK[D1[:, None], D1] = within.dK
         half = 0.5 * e @ inverse.alpha.T
@@ -154,9 +165,9 @@ class HoldOut:
 class MarginalLikelihood:
     """The negative log marginal likelihood of a Gaussian process with noise c S⁻¹, per row."""
 
-    def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: float, s: torch.Tensor) -> Evaluation:
+    def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: Lam, s: torch.Tensor) -> Evaluation:
         inverse = invert(K, Y, lam, s)
         n, outputs = inverse.n, Y.shape[1]
-        log_det = -float(torch.linalg.slogdet(inverse.G)[1])
-        value = (float((inverse.Y * inverse.alpha).sum()) + outputs * log_det) / (2 * n)
+        log_det = -torch.linalg.slogdet(inverse.G)[1]
+        value = ((inverse.Y * inverse.alpha).sum() + outputs * log_det) / (2 * n)
         return inverse.evaluation(value, (outputs * inverse.G - inverse.alpha @ inverse.alpha.T) / (2 * n))

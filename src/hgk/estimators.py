@@ -24,9 +24,18 @@ from sklearn.utils.validation import (
 )
 
 from hgk.architectures import Architecture, grouped
-from hgk.arrays import blocks, packed, require_memory, threads_for, unpacked
+from hgk.arrays import (
+    blocks,
+    device_of,
+    exact_rows,
+    packed,
+    require_memory,
+    room_for,
+    threads_for,
+    unpacked,
+)
 from hgk.calibration import Calibration
-from hgk.gradients import EXACT, LeaveOneOutGradients, mixed
+from hgk.gradients import LeaveOneOutGradients, mixed
 from hgk.inputs import Encoder, Inputs, Merged, Reader, Scaling, column_remarks, is_mixed, merge_rows, split
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Rows, average, loo_average, proportions, weighted_quantile
@@ -43,6 +52,9 @@ MATRICES = 2.5
 
 
 _log = logging.getLogger("hgk")
+
+# Where fitted models are kept, whatever device they were learned on: every machine can read them.
+AT_REST = device_of("cpu")
 
 
 # Rows whose leave-one-out functions make up an interval.
@@ -70,6 +82,7 @@ class _HGK(BaseEstimator):
         optimiser: Algorithm1 | Adam | None = None,
         lam: float | None = None,
         time_budget: float | None = None,
+        device: str = "cpu",
         random_state=None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -82,6 +95,7 @@ class _HGK(BaseEstimator):
         self.optimiser = optimiser
         self.lam = lam
         self.time_budget = time_budget
+        self.device = device
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -101,7 +115,7 @@ class _HGK(BaseEstimator):
         -------
         self
         """
-        preset = self._check_parameters()
+        preset, device = self._check_parameters(), device_of(self.device)
         columns, Y, weight = self._read(X, y, sample_weight)
 
         reader = self._reader(columns)
@@ -112,18 +126,20 @@ class _HGK(BaseEstimator):
 
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         kinds = tuple(feature.kind for feature in encoder.features)
-        task = Task(rows, self._folds(merged.y, rng), self._lams(rows), CLIP, kinds)
+        task = Task(rows.to(device), self._folds(merged.y, rng), self._lams(rows), CLIP, kinds)
         plan = self._plan(preset, encoder)
-        self._check_size(plan, len(rows))
+        self._check_size(plan, task.rows)
         workers = self._workers(plan)
-        with threads_for(len(rows)), Progress(self._callback()) as progress:
-            self.machines_ = plan.machines(task, rng, progress, workers)
+        with threads_for(len(rows), device), room_for(len(rows), device), Progress(self._callback()) as progress:
+            machines = plan.machines(task, rng, progress, workers)
+        self.machines_ = [machine.to(AT_REST) for machine in machines]
 
         self._inputs = Inputs(reader, encoder)
         self._place, self._left_out = merged.place, encoder(reader(columns)[merged.place < 0])
         self._rows: Rows | None = rows  # None in a model from a compact file
         self._kept: dict[str, Any] = {}  # what is computed when first asked for; predicting must not change __dict__
-        self._store(rows, merged.X, progress)
+        with threads_for(len(rows), device):
+            self._store(rows, merged.X, progress)
         return self
 
     # ------------------------------------------------------------ from parameters to objects
@@ -177,17 +193,20 @@ class _HGK(BaseEstimator):
 
     def _workers(self, plan: Plan) -> int:
         """``n_jobs``; None is one, and for the default learner as many as torch has threads, which it does not use."""
+        if device_of(self.device) != AT_REST:
+            return 1  # the device does one thing after another
         if self.n_jobs is None and isinstance(plan, LeaveOneOutGradients):
             return torch.get_num_threads()
         return effective_n_jobs(1 if self.n_jobs is None else self.n_jobs)
 
-    def _check_size(self, plan: Plan, n: int) -> None:
+    def _check_size(self, plan: Plan, rows: Rows) -> None:
         """Say before working that the kernel matrix does not fit, or that there will be none."""
+        n, device = len(rows), rows.X.device
         if not isinstance(plan, LeaveOneOutGradients):
             matrices = MATRICES * self._workers(plan)
-            require_memory(n, n, matrices, torch.float64, "A fit on kernel matrices")
-        elif n > EXACT:
-            _log.info("%d rows are more than the exact machine takes (%d); using Nyström's on centres.", n, EXACT)
+            require_memory(n, n, matrices, torch.float64, "A fit on kernel matrices", device)
+        elif n > (most := exact_rows(device)):
+            _log.info("%d rows are more than the exact machine takes (%d); using Nyström's on centres.", n, most)
 
     def _plan(self, preset: Preset, encoder: Encoder) -> Plan:
         """The preset's plan, or one that honours the kernel, architecture, groups or optimiser given."""
@@ -259,7 +278,7 @@ class _HGK(BaseEstimator):
             return Encoder.identity(reader)
         # Steps for the default kinds of trees alone: a given tree has its own, and few rows do not carry a warp.
         own = self.architecture is None and self.groups is None and self.optimiser is None
-        steps = preset.steps and own and 1000 <= len(merged.X) <= EXACT
+        steps = preset.steps and own and 1000 <= len(merged.X) <= exact_rows(AT_REST)
         return Encoder.of(merged.X, merged.weight, reader, preset.ranks, preset.robust, steps)
 
     def _lams(self, rows: Rows) -> np.ndarray:
@@ -371,21 +390,28 @@ class _HGK(BaseEstimator):
         self._training_rows("Leave-one-out predictions need")
         everywhere = self._loo_of_rows().numpy()[self._place]
         if len(self._left_out):
-            everywhere[self._place < 0] = average(self.machines_, torch.from_numpy(self._left_out), CLIP).numpy()
+            everywhere[self._place < 0] = self._average(torch.from_numpy(self._left_out)).numpy()
         return self._decode(everywhere)
 
     def _loo_of_rows(self) -> torch.Tensor:
         """Of the distinct rows, in [-1, 1]; kept once computed."""
         if "loo" not in self._kept:
             rows = self._training_rows("Leave-one-out values need")
-            with threads_for(len(rows)):
-                self._kept["loo"] = loo_average(self.machines_, rows, CLIP)[0]
+            device = device_of(self.device)
+            with threads_for(len(rows), device), room_for(len(rows), device):
+                machines = [machine.to(device) for machine in self.machines_]
+                self._kept["loo"] = loo_average(machines, rows.to(device), CLIP)[0].to(AT_REST)
         return self._kept["loo"]
 
     def _predict_columns(self, X) -> np.ndarray:
         """The clipped averaged function, one column per output, in [-1, 1]."""
         features = self._features(X)  # first: it says where there is no fit yet
-        return average(self.machines_, features, CLIP).numpy()
+        return self._average(features).numpy()
+
+    def _average(self, features: torch.Tensor) -> torch.Tensor:
+        """The clipped averaged function. The machines are a few megabytes: they go to the device at every call."""
+        device = device_of(self.device)
+        return average([machine.to(device) for machine in self.machines_], features.to(device), CLIP).to(AT_REST)
 
     def _features(self, X) -> torch.Tensor:
         """What the machines see of a table."""
@@ -443,6 +469,11 @@ class HGKRegressor(RegressorMixin, _HGK):
         Seconds that a fit with the default preset should take, about; kinds of trees, steps, rows per step and
         centres follow from it and from the speed of the machine, so that results may differ from one machine to
         another. None takes a fixed effort that depends on the number of rows alone.
+    device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"
+        Where fits and predictions are computed; "auto" takes an accelerator if there is one, and one that is asked
+        for and not there is an error. The fitted model is kept in main memory and can be used on another device by
+        ``set_params(device=...)``. Predictions of one fitted model agree between devices to rounding; fits follow
+        the same steps, but rounding lets them end at slightly different weights.
     random_state : int, RandomState instance or None, default=None
     n_jobs : int, optional
         Threads over kinds of trees, architectures and folds where there are several. None means 1, and with the
@@ -457,8 +488,8 @@ class HGKRegressor(RegressorMixin, _HGK):
     kernel_ : HierarchicalKernel
         The learned kernel; called with tables like those given to ``fit`` it encodes them first.
     alpha_ : ndarray of shape (n_rows,) or (n_rows, n_outputs)
-        Coefficients of the distinct training rows (beyond 10,000 of them: of the centres, ``machines_[0].X``), for
-        labels scaled to [-1, 1].
+        Coefficients of the distinct training rows (beyond 10,000 of them, on an accelerator beyond what its memory
+        holds: of the centres, ``machines_[0].X``), for labels scaled to [-1, 1].
     lam_, gamma_ : float
         Chosen regularisation and width.
     machines_ : list of Machine
@@ -548,13 +579,15 @@ class HGKRegressor(RegressorMixin, _HGK):
     def _intervals(self, features: torch.Tensor, levels: Sequence[float]) -> np.ndarray:
         """Bounds at each level, (levels, rows, outputs, 2); the machines are factored once for all levels."""
         rows = self._training_rows("Intervals need")
-        n = len(rows)
+        n, device = len(rows), device_of(self.device)
         some = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(n)[:JACKKNIFE]))
         bounds = []
         with threads_for(n):
             # one block of rows at a time: f^(-i)(x) is rows x 2000 x outputs
             for block in blocks(len(features), max(1, 2**25 // (len(some) * rows.Y.shape[1]))):
-                own, elsewhere = loo_average(self.machines_, rows, CLIP, features[block], some)
+                machines = [machine.to(device) for machine in self.machines_]
+                found = loo_average(machines, rows.to(device), CLIP, features[block].to(device), some)
+                own, elsewhere = (part.to(AT_REST) for part in found)
                 r = (rows.Y[some] - own).abs().T[:, None, :]
                 weight = rows.weight[some] * (rows.size / float(rows.weight.sum()))
                 low = [weighted_quantile(-(elsewhere - r), weight, level).neg() for level in levels]

@@ -98,7 +98,9 @@ class Fitted:
 
     @classmethod
     def of(cls, model: HGKRegressor | HGKClassifier) -> Fitted:
-        parameters, forgotten = _storable(model.get_params(deep=False))
+        # The device is of the machine, not of the model: a file from one with an accelerator serves on one without.
+        own = {name: value for name, value in model.get_params(deep=False).items() if name != "device"}
+        parameters, forgotten = _storable(own)
         names = getattr(model, "feature_names_in_", None)
         classes = getattr(model, "classes_", None)
         kind = None if classes is None or classes.dtype.name in DTYPES else classes.dtype.str

@@ -23,24 +23,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from joblib import Parallel, delayed, effective_n_jobs
 
+from hgk import fused
 from hgk.architectures import Architecture, isotropic, two_layers, with_kinds
-from hgk.arrays import threads
+from hgk.arrays import accelerated, exact_rows, threads
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Machine, clipped_risk, train, train_on_centres
 from hgk.optimisers.adam import Adam, Run
+from hgk.optimisers.recorded import RecordedRun, run_together
 from hgk.progress import Progress
 from hgk.pruning import pruned
 from hgk.selection import FOLDS, Plan, Task, lam_grid, one_kernel, search
 from hgk.solvers import fold_risks
 
-# Rows beyond which α comes from Nyström's machine: a kernel matrix in double precision and its factor are 2.4 GB here.
-EXACT = 10_000
 # Rows below which nothing but λ and γ is learned, and from which on there is a second round of larger batches.
 FEWEST, MANY = 50, 3000
 # A kind is judged by a machine on at most so many rows, at most so many held-out ones.
@@ -241,14 +241,19 @@ class LeaveOneOutGradients(Plan):
         # The first is first; then the slower ones, so that the last to end does not end alone.
         jobs = [(candidate, fold) for fold in judges for candidate in [*candidates[:1], *candidates[:0:-1]]]
         last, *children = rng.spawn(1 + len(jobs))
-        work: list[Any] = []
-        for (candidate, fold), child in zip(jobs, children, strict=True):
-            tagged = progress.of(candidate=candidate.name, fold=fold)
-            work.append(delayed(_one_run)(candidate, effort, task, judges[fold], child, tagged))
-        if self.build is None:  # a tree that was asked for is not exchanged for the plain kernel
-            work.append(delayed(_plain)(task, judges, last))
-        with threads(1):
-            found = Parallel(n_jobs=min(workers, len(work)), require="sharedmem")(work)
+        attempts = [
+            Attempt(candidate, effort, task, judges[fold], child, progress.of(candidate=candidate.name, fold=fold))
+            for (candidate, fold), child in zip(jobs, children, strict=True)
+        ]
+        if all(attempt.recordable for attempt in attempts):
+            found: list[Any] = _side_by_side(attempts)
+            found += [_plain(task, judges, last)] if self.build is None else []
+        else:
+            work: list[Any] = [delayed(attempt.alone)() for attempt in attempts]
+            if self.build is None:  # a tree that was asked for is not exchanged for the plain kernel
+                work.append(delayed(_plain)(task, judges, last))
+            with threads(1):
+                found = Parallel(n_jobs=min(workers, len(work)), require="sharedmem")(work)
         plain = found.pop() if self.build is None else None
         runs = {(candidate.name, fold): run for (candidate, fold), run in zip(jobs, found, strict=True) if run}
         through = self._through(judges, {fold: runs.get((c.name, fold)) for c in candidates[:1] for fold in judges})
@@ -292,7 +297,7 @@ class LeaveOneOutGradients(Plan):
         If it is plain alone, (λ, γ) are chosen again by all folds, as with the preset "plain".
         """
         n, (first, *_) = len(task.rows), chosen
-        if n > EXACT:
+        if n > exact_rows(task.rows.X.device):
             size = centres_for(n, seconds)
             progress.report(stage="centres", centres=size, rows=n, candidate=first.name)
             order = torch.from_numpy(rng.permutation(n))
@@ -332,24 +337,69 @@ class Judged:
     complete: bool = True  # not stopped on the way
 
 
-def _one_run(candidate: Candidate, effort: Effort, task: Task, judge: Judge, rng, progress: Progress) -> Judged | None:
-    """Both rounds of one candidate on one fold, and the verdict; None if there is no time left and nobody asked."""
-    if progress.cut() and not candidate.asked:
-        return None
-    part, watched = task.rows[judge.training], task.rows[judge.watched] if len(judge.watched) else None
-    tree = candidate.build(task.features)
-    kernel, lam, criterion = HierarchicalKernel(tree, tree.start(part.spread, rng)), 1e-3, float("nan")
-    rounds = [Adam(effort.steps, effort.batch, rate=0.3, shrink=candidate.shrink, map_penalty=0.1)]
-    if effort.more_steps:
-        rounds.append(replace(rounds[0], steps=effort.more_steps, batch=effort.larger_batch, rate=0.2))
-    for settings in rounds:
-        if settings is not rounds[0]:
-            kernel = pruned(kernel, part.X, 0.1 * candidate.pruning)
-        run = Run(settings, kernel, part, rng, progress, watched=watched, clip=task.clip, lam=lam)
-        kernel, lam = run.run(), run.lam
-        criterion = run.recent if run.values else criterion  # stopped between the rounds
-    kernel = pruned(kernel, part.X, candidate.pruning)
-    return Judged(kernel, criterion, *judge(kernel, task), not progress.cut())
+AnyRun = TypeVar("AnyRun", bound=Run)
+
+
+class Attempt:
+    """One candidate on one fold: its rounds, and the verdict."""
+
+    def __init__(self, candidate: Candidate, effort: Effort, task: Task, judge: Judge, rng, progress: Progress):
+        self.candidate, self.task, self.judge, self.rng, self.progress = candidate, task, judge, rng, progress
+        self.part = task.rows[judge.training]
+        self.watched = task.rows[judge.watched] if len(judge.watched) else None
+        tree = candidate.build(task.features)
+        self.kernel = HierarchicalKernel(tree, tree.start(self.part.spread, rng))
+        self.lam, self.criterion = 1e-3, float("nan")
+        self.rounds = [Adam(effort.steps, effort.batch, rate=0.3, shrink=candidate.shrink, map_penalty=0.1)]
+        if effort.more_steps:
+            self.rounds.append(replace(self.rounds[0], steps=effort.more_steps, batch=effort.larger_batch, rate=0.2))
+
+    @property
+    def recordable(self) -> bool:
+        return accelerated(self.part.X) and fused.suits(self.kernel.architecture, self.part.X)
+
+    @property
+    def too_late(self) -> bool:
+        """There is no time left, and nobody asked for it."""
+        return self.progress.cut() and not self.candidate.asked
+
+    def begin(self, settings: Adam, kind: type[AnyRun]) -> AnyRun:
+        if settings is not self.rounds[0]:
+            self.kernel = pruned(self.kernel, self.part.X, 0.1 * self.candidate.pruning)
+        return kind(
+            settings, self.kernel, self.part, self.rng, self.progress,
+            watched=self.watched, clip=self.task.clip, lam=self.lam,
+        )  # fmt: skip
+
+    def end(self, run: Run) -> None:
+        self.kernel, self.lam = run.result(), run.lam
+        self.criterion = run.recent if run.values else self.criterion  # stopped between the rounds
+
+    def verdict(self) -> Judged:
+        kernel = pruned(self.kernel, self.part.X, self.candidate.pruning)
+        return Judged(kernel, self.criterion, *self.judge(kernel, self.task), not self.progress.cut())
+
+    def alone(self) -> Judged | None:
+        """Both rounds and the verdict; None if it is too late."""
+        if self.too_late:
+            return None
+        for settings in self.rounds:
+            run = self.begin(settings, Run)
+            run.run()
+            self.end(run)
+        return self.verdict()
+
+
+def _side_by_side(attempts: Sequence[Attempt]) -> list[Judged | None]:
+    """The same for all attempts together, on an accelerator."""
+    if not attempts or (attempts[0].progress.cut() and not attempts[0].candidate.asked):
+        return [None for _ in attempts]
+    for settings in zip(*(attempt.rounds for attempt in attempts), strict=True):
+        runs = [a.begin(s, RecordedRun) for a, s in zip(attempts, settings, strict=True)]
+        run_together(runs)
+        for attempt, run in zip(attempts, runs, strict=True):
+            attempt.end(run)
+    return [attempt.verdict() for attempt in attempts]
 
 
 def _plain(task: Task, judges: dict[int, Judge], rng: np.random.Generator) -> list[Judged]:
@@ -369,7 +419,9 @@ def _seconds_per_step(candidate: Candidate, task: Task, rng, batch: int) -> floa
     """The faster of two steps, after one that fills the buffers."""
     tree = candidate.build(task.features)
     kernel = HierarchicalKernel(tree, tree.start(task.rows.spread, rng))
-    run, seconds = Run(Adam(batch=batch), kernel, task.rows, rng, Progress()), []
+    recordable = accelerated(task.rows.X) and fused.suits(tree, task.rows.X)
+    kind = RecordedRun if recordable else Run  # a recorded step, without the recording: an upper bound
+    run, seconds = kind(Adam(batch=batch), kernel, task.rows, rng, Progress()), []
     for _ in range(3):
         start = time.perf_counter()
         run.advance()
@@ -418,7 +470,9 @@ class Judge:
         may win in the mean.
         """
         rows = task.rows[torch.cat([self.some, self.out])]
-        fold = torch.cat([torch.full((len(self.some),), -1), torch.zeros(len(self.out), dtype=torch.int64)])
+        fold = torch.cat([torch.full((len(self.some),), -1), torch.zeros(len(self.out), dtype=torch.int64)]).to(
+            rows.X.device
+        )
         share = float(task.rows.weight.sum() / task.rows.weight[self.some].sum())
         lams = torch.from_numpy(judge_lams(task)) * share
         K = kernel.matrix(rows.X.float())[None]

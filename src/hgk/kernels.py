@@ -28,8 +28,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from hgk import fused
 from hgk.architectures import Architecture, Weights
 from hgk.arrays import Buffers, require_memory, tensor, tiles
+from hgk.fused.sweep import FusedSweep
 from hgk.nodes import Derivative, Pair, kinds
 
 
@@ -91,20 +93,23 @@ class HierarchicalKernel:
 
     def exponent(self, X: torch.Tensor, Z: torch.Tensor | None = None) -> torch.Tensor:
         """S(X, Z) without γ, so that K = exp(-γ⁻² S) for every γ."""
-        require_memory(len(X), len(X if Z is None else Z), 1, X.dtype, "A kernel matrix")
-        return Sweep(self, X, Z).exponent()
+        return self._sweep(X, Z, whole=True).exponent()
 
     def matrix(self, X: torch.Tensor, Z: torch.Tensor | None = None) -> torch.Tensor:
         """K(X, Z); ``Z=None`` means Z = X and costs half."""
-        return self.exponent(X, Z).mul_(-(self.gamma**-2)).exp_()
+        return self._sweep(X, Z, whole=True).matrix()
 
     def multiply(self, X: torch.Tensor, Z: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
         """K(X, Z) alpha, without ever holding more than one tile of K."""
-        sweep = Sweep(self, X, Z)
-        t = X.new_zeros(len(X), alpha.shape[1])
-        for r, c in sweep.tiles():
-            t[r].addmm_(sweep.log_kernel((r, c)).mul_(self.gamma**-2).exp_(), alpha[c])
-        return t
+        return self._sweep(X, Z).multiply(alpha)
+
+    def _sweep(self, X: torch.Tensor, Z: torch.Tensor | None, whole: bool = False) -> Sweep | FusedSweep:
+        """The formulas on these rows; ``whole`` if a matrix of all pairs will come of them."""
+        if whole:
+            require_memory(len(X), len(X if Z is None else Z), 1, X.dtype, "A kernel matrix", X.device)
+        if fused.suits(self.architecture, X):
+            return fused.sweep(self.architecture, self.W, self.gamma, X, Z)
+        return Sweep(self, X, Z)
 
     def __call__(self, X, Z=None):
         as_tensors = isinstance(X, torch.Tensor)
@@ -114,7 +119,7 @@ class HierarchicalKernel:
         others = None if Z is None or Z is X else tensor(Z, rows.dtype)
         self._check(rows, others)
         K = self.matrix(rows, others)
-        return K if as_tensors else K.numpy()
+        return K if as_tensors else K.cpu().numpy()
 
     def _check(self, *row_sets: torch.Tensor | None) -> None:
         for rows in row_sets:
@@ -132,7 +137,9 @@ class HierarchicalKernel:
         With ``Z=None`` the sweep runs over the tiles on and below the diagonal and takes ∂J/∂K_ab and
         ∂J/∂K_ba together.
         """
-        return Sweep(self, X, Z).backward(dJ_dK)
+        rectangular_maps = Z is not None and self.architecture.oblique  # seldom asked for
+        found = (Sweep(self, X, Z) if rectangular_maps else self._sweep(X, Z)).backward(dJ_dK)
+        return tuple(g.to(w.device) for g, w in zip(found, self.W, strict=True))
 
     def derivatives(self, X: torch.Tensor) -> Iterator[Derivative]:
         """(array of W, index, ∂K/∂w) for each weight, as whole n x n matrices: what Gaussian processes ask for."""
@@ -236,7 +243,7 @@ class Sweep:
         """Tiles of all pairs, sized by how many arrays are held at once."""
         held = self.architecture.depth + max(kind.arrays for kind in self.kinds)
         held += len(self.kind_of) if backward else 0
-        return tiles(len(self.X), len(self.Z), self.symmetric, held)
+        return tiles(len(self.X), len(self.Z), self.symmetric, held, self.X.device)
 
     def changed(self, layer: int, index: tuple[int, ...], value: float) -> Sweep:
         """The sweep of the kernel in which ``W[layer][index]`` is ``value``; the rest is shared."""
@@ -286,6 +293,17 @@ class Sweep:
                 S[c, r] = (E.add_(E.T.clone()).mul_(0.5) if r == c else E).T.neg()
             torch.neg(E, out=S[r, c])
         return S.fill_diagonal_(0.0) if self.symmetric else S
+
+    def matrix(self) -> torch.Tensor:
+        """K over all pairs."""
+        return self.exponent().mul_(-(self.gamma**-2)).exp_()
+
+    def multiply(self, alpha: torch.Tensor) -> torch.Tensor:
+        """K alpha, tile by tile."""
+        t = self.X.new_zeros(len(self.X), alpha.shape[1])
+        for r, c in self.tiles():
+            t[r].addmm_(self.log_kernel((r, c)).mul_(self.gamma**-2).exp_(), alpha[c])
+        return t
 
     def backward(self, dJ_dK: torch.Tensor) -> Weights:
         """∂J/∂W over all pairs."""

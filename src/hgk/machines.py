@@ -35,6 +35,9 @@ class Rows:
     def __getitem__(self, index) -> Rows:
         return Rows(self.X[index], self.Y[index], self.weight[index])
 
+    def to(self, device: torch.device) -> Rows:
+        return Rows(self.X.to(device), self.Y.to(device), self.weight.to(device))
+
     @property
     def spread(self):
         """E (x_j - x'_j)² over pairs of rows, per column: twice the variance."""
@@ -63,6 +66,9 @@ class Machine(ABC):
 
     def __call__(self, X: torch.Tensor) -> torch.Tensor:
         return self.kernel.multiply(X, self.X, self.alpha)
+
+    def to(self, device: torch.device) -> Machine:
+        return replace(self, X=self.X.to(device), alpha=self.alpha.to(device))
 
     @abstractmethod
     def leave_one_out(self, rows: Rows, X: torch.Tensor, some: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -97,7 +103,9 @@ class Exact(Machine):
         own, shifts = torch.zeros_like(rows.Y), rows.Y.new_zeros(rows.Y.shape[1], len(X), len(some))
         for part in self.parts:
             mine, solver = rows[part], Cholesky()
-            require_memory(len(part), len(part), 4, rows.X.dtype, "A kernel matrix, its factor and its inverse")
+            require_memory(
+                len(part), len(part), 4, rows.X.dtype, "A kernel matrix, its factor and its inverse", rows.X.device
+            )
             state = solver.prepare(self.kernel.matrix(mine.X), mine.weight)
             root, factor = state.system.root, solver.factor(state, state.system.n * self.lam)
             beta = factor.multiply(root * mine.Y)
@@ -188,7 +196,7 @@ def train(kernel: HierarchicalKernel, rows: Rows, lam: float, parts: Sequence[to
     """The least-squares machine on the rows, or the mean of those on parts of them."""
     parts = (torch.arange(len(rows)),) if parts is None else tuple(parts)
     largest = max(map(len, parts))
-    require_memory(largest, largest, 3, rows.X.dtype, "A kernel matrix and its Cholesky factor")
+    require_memory(largest, largest, 3, rows.X.dtype, "A kernel matrix and its Cholesky factor", rows.X.device)
     solver, alpha, ridge = Cholesky(), torch.zeros_like(rows.Y), 0.0
     for part in parts:
         some = rows[part]

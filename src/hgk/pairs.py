@@ -25,8 +25,10 @@ import math
 
 import torch
 
+from hgk import fused
 from hgk.architectures import Weights
 from hgk.arrays import Buffers
+from hgk.fused.sweep import FusedSweep
 from hgk.kernels import HierarchicalKernel
 
 LOG2E = 1 / math.log(2)
@@ -50,6 +52,13 @@ def unshifted(E: torch.Tensor) -> torch.Tensor:
         view[:, h - 1] *= 0.5
     M = doubled[:, :n] + doubled[:, n:]
     return M + M.T
+
+
+def batch_sweep(kernel: HierarchicalKernel, X: torch.Tensor, buffers: Buffers | None = None) -> BatchSweep | FusedSweep:
+    """K and its gradient on a batch of rows: on an accelerator by fused kernels, where there are such."""
+    if fused.suits(kernel.architecture, X):
+        return fused.sweep(kernel.architecture, kernel.W, kernel.gamma, X)
+    return BatchSweep(kernel, X, buffers)
 
 
 class Power:

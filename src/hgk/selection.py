@@ -25,7 +25,7 @@ import torch
 from joblib import Parallel, delayed
 
 from hgk.architectures import Architecture
-from hgk.arrays import require_memory
+from hgk.arrays import accelerated, require_memory
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Machine, Rows, train
 from hgk.progress import Progress
@@ -121,14 +121,15 @@ def search(
     machines are solved again in double precision. A wish to stop is granted between widths.
     """
     n = len(rows)
-    require_memory(n, n, 4, dtype, "The grid search's kernel matrix")
+    require_memory(n, n, 4, dtype, "The grid search's kernel matrix", rows.X.device)
     S = kernel.exponent(rows.X.to(dtype))
     columns = len(set().union(*kernel.architecture.coordinates))
     gammas = gamma_grid(float(S.mean(dtype=torch.float64)) * n / max(1, n - 1), n, columns)
     shape = len(gammas), len(lams)
     risks, resolved, products = np.full(shape, np.inf), np.zeros(shape, dtype=bool), 0
     folds, shifts = torch.from_numpy(fold_of).to(S.device), torch.as_tensor(lams)
-    for stack in _widths_from_the_middle(len(gammas), max(1, STACK // n**2)):
+    room = STACK if not accelerated(S) else 64 * STACK  # there, launches cost more than steps that are not needed
+    for stack in _widths_from_the_middle(len(gammas), max(1, room // n**2)):
         K = torch.stack([torch.exp(S * -(gammas[i] ** -2)) for i in stack])
         known = float(np.where(resolved, risks, np.inf).min())
         found = fold_risks(K, rows.Y.to(dtype), folds, shifts, rows.weight, clip, complete=complete, known=known)

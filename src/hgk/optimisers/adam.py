@@ -33,12 +33,13 @@ from hgk.arrays import Buffers
 from hgk.criteria import LeaveOneOut
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Rows
-from hgk.pairs import BatchSweep
+from hgk.pairs import batch_sweep
 from hgk.progress import Progress
 from hgk.solvers.least_squares import cholesky
 
 # Bounds of the logarithms relative to their starting values: e^-6 switches a column off.
 LOWEST, HIGHEST = -6.0, 4.0
+BETA1, BETA2 = 0.9, 0.99
 # Below 1e-7 the batch's nλ would drown in the rounding of a single-precision kernel matrix.
 LAM_BOUNDS = math.log(1e-7), math.log(10.0)
 
@@ -94,6 +95,12 @@ def one_cycle(i: int, steps: int, peak: float, rise: float = 0.3) -> float:
     return peak * 0.5 * (1 + math.cos(math.pi * (x - rise) / (1 - rise)))
 
 
+def pace(i: int, settings: Adam) -> float:
+    """η_i √(1-β₂^(i+1)) / (1-β₁^(i+1)): the step along m / √s, whose moments start at 0."""
+    start = math.sqrt(1 - BETA2 ** (i + 1)) / (1 - BETA1 ** (i + 1))
+    return one_cycle(i, settings.steps, settings.rate) * start
+
+
 class Watch:
     """The error of a machine on one fixed batch on rows that no gradient has seen, check by check."""
 
@@ -104,7 +111,7 @@ class Watch:
     def __call__(self, kernel: HierarchicalKernel, W: Weights, lam: float) -> float:
         X, s = self.batch.X.float(), self.batch.weight
         kernel = kernel.with_weights(W)
-        L, _ = cholesky(BatchSweep(kernel, X).matrix().double(), float(s.sum()) * lam / s, X.dtype)
+        L, _ = cholesky(batch_sweep(kernel, X).matrix().double(), float(s.sum()) * lam / s, X.dtype)
         alpha = torch.cholesky_solve(self.batch.Y, L)
         t = kernel.multiply(self.rows.X.float(), X, alpha.float()).double().clamp(-self.clip, self.clip)
         share = self.rows.weight / self.rows.weight.sum()
@@ -148,20 +155,25 @@ class Run:
         self.watch = None if watched is None else Watch(self._batch(), watched, clip)
         self.values: list[float] = []
         self.depth = kernel.architecture.depth
-        self.masks = kernel.architecture.free()
         logs = [torch.where(w > 0, w.abs().clamp_min(1e-300).log(), 0.0) for w in kernel.W[: self.depth]]
         # A weight that starts at 0 (a constant column) stays there.
-        self.live = [(w > 0) & m for w, m in zip(kernel.W[: self.depth], self.masks, strict=False)]
+        self.live = [(w > 0) & m for w, m in zip(kernel.W, kernel.architecture.free()[: self.depth], strict=False)]
         self.start = logs
         log_lam = torch.tensor(math.log(lam), dtype=torch.float64)
         self.theta = [t.clone() for t in (*logs, *kernel.W[self.depth :], log_lam)]
         self.moments = [(torch.zeros_like(t), torch.zeros_like(t)) for t in self.theta]
+        self.free = max(1, int(self.live[0].sum()))  # weights of the first layer
         share = rows.weight / rows.weight.sum()
         self.variance = float((share[:, None] * (rows.Y - share @ rows.Y) ** 2).sum())
         self.step, self.buffers = 0, Buffers()
 
     @property
     def W(self) -> Weights:
+        return self.weights
+
+    @property
+    def weights(self) -> Weights:
+        """W where θ lies."""
         logs, maps = self.theta[: self.depth], self.theta[self.depth : -1]
         return (*(torch.where(live, t.exp(), 0.0) for t, live in zip(logs, self.live, strict=True)), *maps)
 
@@ -170,51 +182,71 @@ class Run:
         return math.exp(float(self.theta[-1]))
 
     def run(self) -> HierarchicalKernel:
-        every = max(10, self.settings.steps // 10)
         while self.step < self.settings.steps and not self.progress.cut():
             self.advance()
-            if self.watch is not None and (self.step % every == 0 or self.step == self.settings.steps):
-                self.progress.report(stage="watch", step=self.step, risk=self.watch(self.kernel, self.W, self.lam))
-                if self.watch.hopeless():
-                    break
+            if self.due and self.check():
+                break
+        return self.result()
+
+    def result(self) -> HierarchicalKernel:
+        """The kernel at the end, or an earlier one that was clearly better on the rows watched."""
         return self.kernel.with_weights(self.W if self.watch is None else self.watch.best(self.W))
+
+    def check(self) -> bool:
+        """Watch; whether going on is hopeless."""
+        if self.watch is None:
+            return False
+        self.progress.report(stage="watch", step=self.step, risk=self.watch(self.kernel, self.W, self.lam))
+        return self.watch.hopeless()
+
+    @property
+    def due(self) -> bool:
+        """A check: at every tenth of the run, at most every ten steps."""
+        return self.step % max(10, self.settings.steps // 10) == 0 or self.step == self.settings.steps
 
     @property
     def recent(self) -> float:
         """The mean criterion of the last ten steps."""
         return float(np.mean(self.values[-10:])) if self.values else float("nan")
 
+    def _draw(self) -> np.ndarray:
+        n = len(self.rows)
+        return self.rng.choice(n, min(n, self.settings.batch), replace=False)
+
     def _batch(self) -> Rows:
         """Fresh rows."""
-        n = len(self.rows)
-        index = self.rng.choice(n, min(n, self.settings.batch), replace=False)
-        return self.rows[torch.from_numpy(index).to(self.rows.X.device)]
+        return self.rows[torch.from_numpy(self._draw()).to(self.rows.X.device)]
 
     def advance(self) -> None:
         """One step on fresh rows."""
         value, gradient = self.gradient(self._batch())
-        self.values.append(value)
-        rate = one_cycle(self.step, self.settings.steps, self.settings.rate)
+        self._update(gradient, pace(self.step, self.settings))
         self.step += 1
-        self._update(gradient, rate)
-        self.progress.report(stage="adam", step=self.step, criterion=value, lam=self.lam)
+        self._tell(float(value), self.lam)
 
-    def gradient(self, batch: Rows) -> tuple[float, list[torch.Tensor]]:
+    def _tell(self, value: float, lam: float) -> None:
+        self.values.append(value)
+        self.progress.report(stage="adam", step=len(self.values), criterion=value, lam=lam)
+
+    def gradient(self, batch: Rows) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """J on the batch, and its derivative in θ, penalties included."""
-        W = self.W
+        W = self.weights
         X = batch.X.float()
-        sweep = BatchSweep(self.kernel.with_weights(W), X, self.buffers)
-        found = self.criterion(sweep.matrix(), batch.Y, self.lam, batch.weight)
+        sweep = self._sweep(W, X)
+        found = self.criterion(sweep.matrix(), batch.Y, self.theta[-1].exp(), batch.weight)
         dW = sweep.backward(found.dK.to(X))
         gradient = [w * dw for w, dw in zip(W[: self.depth], dW, strict=False)] + list(dW[self.depth :])
         self._penalise(gradient, W)
-        return found.value, [*gradient, torch.tensor(found.dlog_lam, dtype=torch.float64)]
+        return found.value, [*gradient, found.dlog_lam.to(self.theta[-1])]
+
+    def _sweep(self, W: Weights, X: torch.Tensor):
+        return batch_sweep(self.kernel.with_weights(W), X, self.buffers)
 
     def _penalise(self, gradient: list[torch.Tensor], W: Weights) -> None:
         if self.settings.shrink:
             live, theta = self.live[0], self.theta[0] - self.start[0]
             mean = (theta * live).sum(1, keepdim=True) / live.sum(1, keepdim=True).clamp_min(1)
-            strength = 2 * self.settings.shrink * self.variance / max(1, int(live.sum()))
+            strength = 2 * self.settings.shrink * self.variance / self.free
             gradient[0] += strength * (theta - mean) * live
         if self.settings.map_penalty and len(W) > self.depth:
             P, Q = W[self.depth :]
@@ -223,12 +255,11 @@ class Run:
             gradient[self.depth] += strength * P @ (Q.transpose(1, 2) @ Q)
             gradient[self.depth + 1] += strength * Q @ (P.transpose(1, 2) @ P)
 
-    def _update(self, gradient: list[torch.Tensor], rate: float, beta1: float = 0.9, beta2: float = 0.99) -> None:
+    def _update(self, gradient: list[torch.Tensor], pace: float | torch.Tensor) -> None:
         for t, g, (m, s) in zip(self.theta, gradient, self.moments, strict=True):
-            m.mul_(beta1).add_(g, alpha=1 - beta1)
-            s.mul_(beta2).addcmul_(g, g, value=1 - beta2)
-            scale = math.sqrt(1 - beta2**self.step) / (1 - beta1**self.step)
-            t.sub_(rate * scale * m / (s.sqrt() + 1e-12))
+            m.mul_(BETA1).add_(g, alpha=1 - BETA1)
+            s.mul_(BETA2).addcmul_(g, g, value=1 - BETA2)
+            t.sub_(pace * m / (s.sqrt() + 1e-12))
         for t, start in zip(self.theta, self.start, strict=False):
             t.clamp_(start + LOWEST, start + HIGHEST)
         self.theta[-1].clamp_(*LAM_BOUNDS)

@@ -27,9 +27,13 @@ the steps would not bring an unresolved λ below it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
+
+from hgk.arrays import accelerated, recorded
 
 # Elements of the Krylov basis: many outputs and rows get fewer steps, and so fewer resolved λ.
 BASIS = 2**28
@@ -102,35 +106,41 @@ class _Lanczos:
         q = (self.m * self.Y.repeat(len(self.m) // len(self.Y), 1)).expand(len(self.K), -1, -1)
         zeta = q.norm(dim=2)[:, None]
         q = q / zeta.clamp_min(eps).transpose(1, 2)
-        before, tau = torch.zeros_like(q), zeta.new_zeros(zeta.shape[0], zeta.shape[2])
-        f = checked = self.K.new_zeros(len(self.K), len(self.shift), *self.Y.shape)
-        p, pivot, check, basis = f, None, 8, _Basis(q)
-        size = torch.zeros_like(tau)
-        risks = f.new_full(f.shape[:2], float("inf"))
+        tau = zeta.new_zeros(zeta.shape[0], zeta.shape[2])
+        f = self.K.new_zeros(len(self.K), len(self.shift), *self.Y.shape)
+        state = _State(q, torch.zeros_like(q), tau, torch.zeros_like(tau), zeta, torch.zeros_like(f[..., 0, :1]), f, f)
+        checked, check, risks = f, 8, f.new_full(f.shape[:2], float("inf"))
+        steps = (_Recorded if accelerated(q) else _Steps)(self, state)
         for step in range(1, max_steps + 1):
-            w = self._product(q * self.m)  # K (m q), all rows
-            u = w.gather(1, self.own.expand(len(w), -1, -1))[:, None]  # the held-out ones
-            v = w * self.m
-            a = (v * q).sum(2)
-            if pivot is None:
-                pivot, p = a[:, None] + self.shift, u.expand_as(f)
-            else:
-                ratio = tau[:, None] / pivot
-                pivot, zeta = a[:, None] + self.shift - ratio * tau[:, None], -zeta * ratio
-                p = torch.addcmul(u, self._rows(ratio), p, value=-1)
-            f = torch.addcmul(f, self._rows(zeta / pivot), p)
-            v = basis.orthogonalise(v - a[..., None] * q - tau[..., None] * before, q)
-            tau = v.norm(dim=2)
-            size = torch.maximum(size, a.abs() + tau)
-            tau = tau * (tau > 10 * eps * size)  # 0: the Krylov space is exhausted, and q = 0 from here on
-            before, q = q, v * torch.where(tau > 0, 1 / tau, 0.0)[..., None]
+            steps.make()
             if step in (check, max_steps):
-                last = risks
+                f, last = steps.state.f.clone(), risks
                 risks, resolved = self._risks(f, f - checked, tol)
                 if bool(resolved.all()) or (not complete and self._settled(risks, resolved, last, known)):
                     break
                 checked, check = f, step + max(4, step // 8)
         return FoldRisks(f.transpose(2, 3), risks, resolved, step)
+
+    def step(self, state: _State, basis: _Basis) -> _State:
+        """The recurrences above."""
+        q, before, tau, size, zeta, pivot, p, f = state
+        w = self._product(q * self.m)  # K (m q), all rows
+        u = w.gather(1, self.own.expand(len(w), -1, -1))[:, None]  # the held-out ones
+        v = w * self.m
+        a = (v * q).sum(2)
+        if basis.size == 0:
+            pivot, p = a[:, None] + self.shift, u.expand_as(f)
+        else:
+            ratio = tau[:, None] / pivot
+            pivot, zeta = a[:, None] + self.shift - ratio * tau[:, None], -zeta * ratio
+            p = torch.addcmul(u, self._rows(ratio), p, value=-1)
+        f = torch.addcmul(f, self._rows(zeta / pivot), p)
+        v = basis.orthogonalise(v - a[..., None] * q - tau[..., None] * before, q)
+        tau = v.norm(dim=2)
+        size = torch.maximum(size, a.abs() + tau)
+        eps = torch.finfo(q.dtype).eps
+        tau = tau * (tau > 10 * eps * size)  # 0: the Krylov space is exhausted, and q = 0 from here on
+        return _State(v * torch.where(tau > 0, 1 / tau, 0.0)[..., None], q, tau, size, zeta, pivot, p, f)
 
     def _product(self, V: torch.Tensor) -> torch.Tensor:
         """K·Vᵀ, transposed. For large n one product per width: 2.8 ms against 6.4 ms as a batch (n = 3000)."""
@@ -157,11 +167,60 @@ class _Lanczos:
         return bool((resolved | (risks >= best) | hopeless).all())
 
 
+class _State(NamedTuple):
+    q: torch.Tensor
+    before: torch.Tensor
+    tau: torch.Tensor
+    size: torch.Tensor
+    zeta: torch.Tensor
+    pivot: torch.Tensor
+    p: torch.Tensor
+    f: torch.Tensor
+
+
+class _Steps:
+    """One step after the other."""
+
+    def __init__(self, lanczos: _Lanczos, state: _State):
+        self.lanczos, self.state, self.basis = lanczos, state, _Basis(state.q)
+
+    def make(self) -> None:
+        self.state = self.lanczos.step(self.state, self.basis)
+
+
+class _Recorded(_Steps):
+    """On an accelerator: the thirty small operations of a step are launched as one graph.
+
+    State and basis keep their place in memory, so the basis has its full size, filled up by zeros; when it is full, it
+    is doubled and the step recorded again. On an H200, 7000 rows: 1.1 ms a step without the graph.
+    """
+
+    def __init__(self, lanczos: _Lanczos, state: _State):
+        super().__init__(lanczos, state)
+        self.launch: Callable[[], None] | None = None
+
+    def make(self) -> None:
+        if self.basis.size < 2:  # the first is different, the second loads what is needed
+            return super().make()
+        if self.launch is None or self.basis.size == self.basis.vectors.shape[2]:
+            self.basis = _Fixed(self.basis, 128)
+            self.state = _State(*(part.clone() for part in self.state))
+            self.launch = recorded([self._in_place], self.state.q.device)
+        self.launch()
+        self.basis.size += 1
+        return None
+
+    def _in_place(self) -> None:
+        after = self.lanczos.step(self.state, self.basis)
+        for now, then in reversed(list(zip(self.state, after, strict=True))):  # before is q: it comes first
+            now.copy_(then)
+
+
 class _Basis:
     """The Lanczos vectors so far, (g, F·k, j, n), in memory that doubles as it fills."""
 
     def __init__(self, q: torch.Tensor):
-        self.vectors, self.size = q.new_empty(*q.shape[:2], 32, q.shape[2]), 0
+        self.vectors, self.size = q.new_empty(*q.shape[:2], 32, q.shape[2]), 0  # how many there are
 
     def orthogonalise(self, v: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
         """Append q; return v less its components along the basis."""
@@ -171,3 +230,18 @@ class _Basis:
         self.size += 1
         B = self.vectors[:, :, : self.size]
         return v - (B.transpose(2, 3) @ (B @ v[..., None]))[..., 0]
+
+
+class _Fixed(_Basis):
+    """A basis whose operations do not depend on how full it is; the number of vectors lies on the device."""
+
+    def __init__(self, basis: _Basis, least: int):
+        j, old = basis.size, basis.vectors
+        self.vectors = old.new_zeros(*old.shape[:2], max(least, 2 * j), old.shape[3])
+        self.vectors[:, :, :j], self.size = old[:, :, :j], j
+        self.place = torch.full((1,), j, dtype=torch.int64, device=old.device)
+
+    def orthogonalise(self, v: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+        B = self.vectors.index_copy_(2, self.place, q[:, :, None])
+        self.place += 1
+        return v - (B.mT @ (B @ v[..., None]))[..., 0]

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import torch
 
+from hgk.arrays import recording
 from hgk.solvers.base import Solution, Status, check_lam
 
 
@@ -185,8 +186,14 @@ def cholesky(K: torch.Tensor, c: float | torch.Tensor, dtype: torch.dtype | None
 
     The ridge is 0 unless the factorisation breaks down or has a pivot that is rounding; then it is ten
     times the size of such a pivot, and ten times more at each further try. It is returned, and ends up in
-    ``Solution.stats``: nothing is added silently.
+    ``Solution.stats``: nothing is added silently. While a graph is recorded nothing can be tried again: a factor that
+    breaks down is NaN then.
     """
+    if recording():
+        A = K.clone()
+        A.diagonal().add_(c)
+        L, info = torch.linalg.cholesky_ex(A)
+        return L.masked_fill(info != 0, torch.nan), 0.0
     unit = smallest_pivot(K, dtype)
     for ridge in (0.0, *(unit * 10**k for k in range(1, 7))):
         A = K.clone()

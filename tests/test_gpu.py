@@ -1,0 +1,215 @@
+"""The accelerator: fused kernels against their plain twins, and the same numbers as on the processor.
+
+python -m pytest tests/test_gpu.py                          # where there is a CUDA device
+TRITON_INTERPRET=1 python -m pytest tests/test_gpu.py       # the kernels alone, anywhere that Triton is installed
+"""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import make_friedman1
+
+from cases import ARCHITECTURES, random_kernel, random_rows
+from hgk import HGKClassifier, HGKRegressor, arrays, fused, inhomogeneous, two_layers
+from hgk.architectures import with_kinds
+from hgk.criteria import LeaveOneOut
+from hgk.gradients import all_kinds, mixed
+from hgk.kernels import HierarchicalKernel, Sweep
+from hgk.machines import train
+from hgk.optimisers.adam import Adam, Run
+from hgk.optimisers.recorded import RecordedRun, run_together
+from hgk.progress import Progress
+from hgk.selection import fold_numbers, lam_grid, search
+
+HERE = torch.cuda.is_available()
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and fused.installed()
+DEVICE = torch.device("cuda" if HERE else "cpu")
+gpu = pytest.mark.skipif(not HERE, reason="no CUDA device here")
+kernels = pytest.mark.skipif(not (HERE or INTERPRETED), reason="no CUDA device here, and Triton is not interpreted")
+TOLERANCE = {torch.float32: 3e-6, torch.float64: 1e-13}
+
+FLAT = {name: tree for name, tree in ARCHITECTURES.items() if tree.depth <= 2}
+SHAPES = {
+    "one column": (inhomogeneous(1), 33, 1),
+    "one row": (FLAT["all kinds"], 1, 5),
+    "100 columns, all kinds": (with_kinds(two_layers(100, 4, 100), rough=[1], oblique=[0], rank=3), 40, 70),
+    "17 nodes": (two_layers(9, 17, 3), 70, 31),
+    "groups of 4": (with_kinds(two_layers(6, 8, 6), rough=[1, 3, 4, 7]), 70, 31),
+    "groups of 8, some columns": (with_kinds(two_layers(7, 21, 6), rough=list(range(10))), 40, 45),
+    "groups with two exponents": (with_kinds(two_layers(5, 12, 5), rough=[0, 2, 3, 4], q=0.7), 33, 40),
+    "groups and maps": (all_kinds(["scaled", "rank"] * 3), 45, 20),
+} | {name: (tree, 45, 67) for name, tree in FLAT.items()}
+
+
+def twins(name, dtype):
+    """The fused sweep and the plain one in double precision, of two row sets and of one."""
+    tree, n, m = SHAPES[name]
+    kernel, rng = random_kernel(tree), np.random.default_rng(1)
+    wide, many = (5 / max(5, tree.d)) ** 0.7, (3 / max(3, len(tree.coordinates))) ** 0.5
+    kernel = kernel.with_weights([w * (many if w.ndim == 1 else wide) for w in kernel.W])  # exponents of the order of 1
+    X, Z = (torch.from_numpy(rng.uniform(-1, 1, (size, tree.d)) + 3).to(DEVICE, dtype) for size in (n, m))
+    pair = kernel._sweep(X, Z), Sweep(kernel, X.double(), Z.double())
+    return kernel, pair, (kernel._sweep(X, None), Sweep(kernel, X.double()))
+
+
+def assert_close(ours, theirs, dtype, factor=1):
+    error = (ours.double() - theirs.double()).abs().max() / theirs.double().abs().max().clamp_min(1e-300)
+    assert float(error) <= factor * TOLERANCE[dtype], float(error)
+
+
+@kernels
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", SHAPES)
+def test_fused_kernels_are_their_plain_twins(name, dtype):
+    _, (ours, plain), (square, plain_square) = twins(name, dtype)
+    assert type(ours).__name__ == type(square).__name__ == "FusedSweep"
+    assert_close(ours.matrix(), plain.matrix(), dtype)
+    assert_close(ours.exponent(), plain.exponent(), dtype)
+    K = square.matrix()
+    assert_close(K, plain_square.matrix(), dtype)
+    assert bool((K == K.T).all())
+    assert bool((K.diagonal() == 1).all())
+
+
+@kernels
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("columns", [1, 3, 16, 70])
+@pytest.mark.parametrize("name", ["all kinds", "inhomogeneous", "100 columns, all kinds"])
+def test_products_without_the_matrix(name, columns, dtype):
+    _, (ours, plain), _ = twins(name, dtype)
+    alpha = torch.from_numpy(np.random.default_rng(0).standard_normal((ours.shape[1], columns))).to(DEVICE, dtype)
+    assert_close(ours.multiply(alpha), plain.multiply(alpha.double()), dtype)
+
+
+@kernels
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", SHAPES)
+def test_backward_sweeps_are_their_plain_twins(name, dtype):
+    kernel, (ours, plain), (square, plain_square) = twins(name, dtype)
+    G = torch.from_numpy(np.random.default_rng(0).standard_normal((ours.shape[0],) * 2)).to(DEVICE, dtype)
+    for mine, theirs in zip(square.backward(G + G.T), plain_square.backward((G + G.T).double()), strict=True):
+        assert_close(mine.cpu(), theirs, dtype, factor=20)  # sums of both signs
+    if not kernel.architecture.oblique:
+        G = torch.from_numpy(np.random.default_rng(0).standard_normal(ours.shape)).to(DEVICE, dtype)
+        for mine, theirs in zip(ours.backward(G), plain.backward(G.double()), strict=True):
+            assert_close(mine.cpu(), theirs, dtype, factor=20)  # sums of both signs
+
+
+def test_a_device_that_is_not_there_is_an_error():
+    X, y = make_friedman1(60, random_state=0)
+    with pytest.raises(ValueError, match=r"device='cuda:99' was given and torch finds \d+ CUDA devices"):
+        HGKRegressor("plain", device="cuda:99").fit(X, y)
+    with pytest.raises(ValueError, match="device='gpu' was given; 'cpu', 'cuda'"):
+        HGKRegressor("plain", device="gpu").fit(X, y)
+    model = HGKRegressor("plain").fit(X, y).set_params(device="cuda:99")
+    with pytest.raises(ValueError, match=r"set_params\(device='cpu'\) for a fitted model"):
+        model.predict(X)
+    assert arrays.device_of("auto").type == ("cuda" if HERE else "cpu")
+
+
+@gpu
+def test_the_leave_one_out_criterion_is_the_processors():
+    rows, kernel = random_rows(500, outputs=2, weighted=True), random_kernel(ARCHITECTURES["all kinds"])
+    there = rows.to(DEVICE)
+    for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-3)):
+        here = LeaveOneOut()(kernel.matrix(rows.X.to(dtype)), rows.Y, 1e-3, rows.weight)
+        away = LeaveOneOut()(kernel.matrix(there.X.to(dtype)), there.Y, 1e-3, there.weight)
+        assert away.value.item() == pytest.approx(here.value.item(), rel=tolerance)
+        assert away.dlog_lam.item() == pytest.approx(here.dlog_lam.item(), rel=10 * tolerance)
+        assert float((away.dK.cpu() - here.dK).norm() / here.dK.norm()) < tolerance
+
+
+@gpu
+def test_recorded_steps_are_ordinary_steps():
+    """Side by side, from the same batches: θ after five steps, and what was told of them."""
+    rows = random_rows(300, outputs=2, weighted=True)
+    told, ended = [], []
+    for device, kind in (("cpu", Run), (DEVICE, RecordedRun)):
+        runs = []
+        for build in (mixed, all_kinds):
+            tree = build(["scaled"] * 5)
+            kernel = HierarchicalKernel(tree, tree.start(rows.spread, np.random.default_rng(0)))
+            settings = Adam(5, 200, rate=0.1, shrink=0.1, map_penalty=0.1)
+            runs.append(kind(settings, kernel, rows.to(device), np.random.default_rng(1), Progress()))
+        if kind is RecordedRun:
+            run_together(runs)
+        else:
+            for run in runs:
+                run.run()
+        told.append([run.values for run in runs])
+        ended.append([run.result() for run in runs])
+        assert all(run.lam == pytest.approx(np.exp(float(run.theta[-1]))) for run in runs)
+    np.testing.assert_allclose(told[0], told[1], rtol=2e-3)
+    for one, other in zip(*ended, strict=True):
+        for w, v in zip(one.W, other.W, strict=True):
+            torch.testing.assert_close(w, v, rtol=2e-2, atol=2e-3)
+
+
+@gpu
+def test_a_step_whose_factor_breaks_down_leaves_the_weights_and_raises_lambda():
+    rows = random_rows(100).to(DEVICE)
+    rows.Y[:] = torch.nan
+    tree = mixed(["scaled"] * 5)
+    kernel = HierarchicalKernel(tree, tree.start(np.ones(5), np.random.default_rng(0)))
+    run = RecordedRun(Adam(3, 50), kernel, rows, np.random.default_rng(0), Progress(), lam=1e-5)
+    run_together([run])
+    assert run.lam > 1e-5
+    for w, v in zip(run.W, kernel.W, strict=True):
+        torch.testing.assert_close(w, v, rtol=1e-12, atol=0)
+
+
+@gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_grid_is_the_processors(dtype):
+    rows, kernel = random_rows(400), HierarchicalKernel.of(inhomogeneous(5), np.ones((1, 5)))
+    folds = fold_numbers(400, 5, np.random.default_rng(0))
+    here, away = (search(kernel, r, folds, lam_grid(400), 1.0, dtype, complete=True) for r in (rows, rows.to(DEVICE)))
+    both = here.resolved & away.resolved
+    assert both.sum() > 50
+    # in single precision the smallest λ of the largest widths differ by 1 % from double precision, on either device
+    np.testing.assert_allclose(away.risks[both], here.risks[both], rtol=3e-2 if dtype == torch.float32 else 5e-3)
+
+
+@gpu
+def test_exact_machines_are_the_processors():
+    rows, kernel = random_rows(700, outputs=2, weighted=True), random_kernel(ARCHITECTURES["all kinds"])
+    here, away = (train(kernel, r, 1e-4) for r in (rows, rows.to(DEVICE)))
+    torch.testing.assert_close(away.alpha.cpu(), here.alpha, rtol=1e-6, atol=1e-8)
+    some = torch.arange(0, 700, 7)
+    ones = [m.leave_one_out(r, r.X[:20], some) for m, r in ((here, rows), (away, rows.to(DEVICE)))]
+    for mine, theirs in zip(*ones, strict=True):
+        torch.testing.assert_close(theirs.cpu(), mine, rtol=1e-6, atol=1e-8)
+
+
+@gpu
+@pytest.mark.parametrize("n", [300, 1500, 3500])
+def test_a_fit_is_as_good_as_the_processors_and_its_model_serves_anywhere(n):
+    X, y = make_friedman1(n + 1000, noise=0.5, random_state=0)
+    models = [HGKRegressor(random_state=0, device=device).fit(X[:n], y[:n]) for device in ("cpu", "cuda")]
+    errors = [np.mean((model.predict(X[n:]) - y[n:]) ** 2) for model in models]
+    assert errors[1] == pytest.approx(errors[0], rel=0.05)
+    there = models[1].predict(X[n:]), models[1].loo_predictions_, models[1].predict_interval(X[n : n + 50])
+    models[1].set_params(device="cpu")._kept.clear()
+    here = models[1].predict(X[n:]), models[1].loo_predictions_, models[1].predict_interval(X[n : n + 50])
+    for one, other in zip(there, here, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-8)
+
+
+@gpu
+def test_a_classifier_and_algorithm_1():
+    X, y = make_friedman1(400, random_state=0)
+    labels = np.digitize(y, np.quantile(y, [0.3, 0.7]))
+    model = HGKClassifier(random_state=0, device="cuda").fit(X[:300], labels[:300])
+    assert model.score(X[300:], labels[300:]) > 0.75
+    np.testing.assert_allclose(model.predict_proba(X[300:]).sum(1), 1)
+    model = HGKRegressor("algorithm1", random_state=0, device="cuda").fit(X[:300], y[:300])
+    assert model.score(X[300:], y[300:]) > 0.8
+
+
+@gpu
+def test_too_many_rows_for_the_device_get_a_sentence():
+    kernel = HierarchicalKernel.of(inhomogeneous(1), np.ones((1, 1)))
+    with pytest.raises(MemoryError, match=r"needs .* GiB and .* GiB are free; use at most about \d+ rows"):
+        kernel.matrix(torch.zeros(10_000_000, 1, device=DEVICE))
