@@ -14,15 +14,9 @@ import torch
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    _check_y,
-    check_consistent_length,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from hgk import checks
 from hgk.architectures import Architecture, grouped
 from hgk.arrays import blocks, packed, require_memory, threads_for, unpacked
 from hgk.calibration import Calibration
@@ -279,31 +273,22 @@ class _HGK(BaseEstimator):
 
     def _read(self, X, y, sample_weight) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
         columns = self._columns(X, reset=True)
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        check_consistent_length(X, y)
-        y = _check_y(y, multi_output=self._multi_output, y_numeric=self._y_numeric, estimator=self)
+        y = checks.labels(y, len(columns[0]), type(self).__name__, self._multi_output, self._y_numeric)
         self._check_width()
-        weight = _check_sample_weight(sample_weight, columns[0], dtype=np.float64, ensure_non_negative=True)
-        weight = np.where(weight < 1e-12 * weight.max(), 0.0, weight)  # no difference to the fit, but to its rounding
+        weight = checks.weights(sample_weight, len(columns[0]))
         return columns, self._encode(y, weight), weight
 
     def _columns(self, X, reset: bool) -> list[np.ndarray]:
         """Float columns, object columns where they are categorical; infinite cells are refused."""
-        fewest = 2 if reset else 1
-        if not is_mixed(X):
-            X = validate_data(
-                self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=fewest, reset=reset
-            )
-            return split(X)[0]
-        validate_data(self, X, skip_check_array=True, reset=reset)
-        if len(X) < fewest:
-            raise ValueError(f"Found {len(X)} sample(s) (n_samples={len(X)}) while a minimum of {fewest} is required.")
+        X = checks.table(X, fewest=2 if reset else 1)
+        if is_mixed(X):
+            validate_data(self, X, skip_check_array=True, reset=reset)
+        else:
+            with np.errstate(over="ignore"):
+                X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=reset)
         columns, names = split(X)
-        for column, name in zip(columns, names, strict=True):
-            if column.dtype != object and np.isinf(column).any():
-                raise ValueError(f"Column {name!r} contains infinity; replace it by a number or a missing value.")
-        return columns
+        names = list(getattr(self, "feature_names_in_", names))
+        return [checks.finite(column, str(name)) for column, name in zip(columns, names, strict=True)]
 
     def _check_rows(self, X: np.ndarray, reader: Reader) -> None:
         if len(X) < 2:
@@ -591,7 +576,6 @@ class HGKClassifier(ClassifierMixin, _HGK):
     _multi_output, _y_numeric = False, False
 
     def _encode(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        check_classification_targets(y)
         self.classes_ = np.unique(y[weight > 0])
         if len(self.classes_) < 2:
             raise ValueError(

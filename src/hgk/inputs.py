@@ -18,9 +18,12 @@ result depends on the order in which the rows came. Every statistic below is wei
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from itertools import pairwise
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -111,27 +114,62 @@ class Reader:
 
     def _column(self, column: np.ndarray, name: str, levels: tuple[Any, ...] | None) -> np.ndarray:
         if levels is None:
-            if column.dtype == object:
-                raise ValueError(
-                    f"Column {name!r} holds text such as {next(v for v in column if v is not None)!r} but was numeric "
-                    "when the model was fitted; give numbers in it."
-                )
-            return column
-        if column.dtype != object:
-            column = _as_categories(column)
+            return column if column.dtype != object else _numbers_of_texts(column, name)
         code = {level: float(i) for i, level in enumerate(levels)}
-        return np.array([np.nan if v is None else code.get(v, -1.0) for v in column])
+        if column.dtype != object:
+            return np.array([np.nan if v != v else _code_of_number(v, code) for v in column.tolist()], dtype=float)
+        return np.array([np.nan if v is None else code.get(v, -1.0) for v in column], dtype=float)
 
 
 def _level_key(level: Any) -> tuple[str, Any]:
     return type(level).__name__, level
 
 
-def _as_categories(column: np.ndarray) -> np.ndarray:
+def _numbers_of_texts(column: np.ndarray, name: str) -> np.ndarray:
+    """Texts that are numbers, in a column that was numeric when the model was fitted."""
+    out = np.full(len(column), np.nan)
+    for i, cell in enumerate(column):
+        try:
+            out[i] = np.nan if cell is None else float(cell)
+        except ValueError as error:
+            raise ValueError(
+                f"Column {name!r} holds text such as {cell!r} but was numeric when the model was fitted; give numbers "
+                "in it."
+            ) from error
+    return out
+
+
+def _code_of_number(value: float, code: dict[Any, float]) -> float:
+    """Of a number where texts were learned: 7 is found as "7", as "7.0" or, if there is no such text, as a truth."""
+    names = [str(value)] + ([str(int(value)), {0.0: "False", 1.0: "True"}.get(value)] if value % 1 == 0 else [])
+    return next((code[name] for name in names if name in code), -1.0)
+
+
+def is_missing(value: Any) -> bool:
+    """None, NaN of any type, and pandas' NA and NaT."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    return isinstance(value, float | np.floating) and bool(value != value)
+
+
+def _as_objects(column: np.ndarray) -> np.ndarray:
     """Cells as Python objects, missing ones as None."""
     out = np.empty(len(column), dtype=object)
-    out[:] = [None if v is None or v != v else v.item() if isinstance(v, np.generic) else v for v in column]
+    out[:] = [None if is_missing(v) else v.item() if isinstance(v, np.generic) else v for v in column]
     return out
+
+
+def as_float(value: Any, name: str) -> float:
+    """A number, or a text of one, as a float; one that is too large for a float is refused."""
+    try:
+        return float(value)
+    except OverflowError as error:
+        digits = len(str(abs(int(value)))) if abs(value) < 10**4000 else "thousands of"
+        raise ValueError(
+            f"Column {name!r} holds a number of {digits} digits, too large for a float; divide it, or leave it out."
+        ) from error
 
 
 def columns_of(table: Any) -> tuple[list[np.ndarray], list[str]]:
@@ -147,31 +185,58 @@ def _read_column(column: Any, name: str) -> np.ndarray:
             f"Column {name!r} holds dates ({column.dtype}); turn it into numbers, such as a year, a day of the week or "
             "days since an event, or leave it out."
         )
-    if any(word in kind for word in ("object", "str", "utf8", "categor", "enum")):
+    if kind.startswith("complex"):
+        raise ValueError(
+            f"Complex data not supported: column {name!r} holds complex numbers; give their real and imaginary parts."
+        )
+    if kind.startswith(("categor", "enum")):  # whatever they are, numbers too, they were meant as categories
+        cells = _as_objects(np.asarray(column.to_numpy(), dtype=object))
+        # whole numbers come as floats where cells are missing
+        return _texts(np.array([int(v) if isinstance(v, float) and v % 1 == 0 else v for v in cells], dtype=object))
+    if kind.startswith(("list", "struct", "array", "binary")):
+        raise _no_cells(name, f"is of type {_cut(str(column.dtype))}")
+    if any(word in kind for word in ("object", "str", "utf8")):
         return _object_column(np.asarray(column.to_numpy(), dtype=object), name)
     if kind in ("bool", "boolean"):
-        return _object_to_float(np.asarray(column.to_numpy(), dtype=object))
-    values = column.to_numpy(dtype=float, na_value=np.nan) if hasattr(column, "array") else column.to_numpy()
-    return np.asarray(values, dtype=float)
+        return _object_to_float(np.asarray(column.to_numpy(), dtype=object), name)
+    try:
+        values = column.to_numpy(dtype=float, na_value=np.nan) if hasattr(column, "array") else column.to_numpy()
+        return np.asarray(values, dtype=float).reshape(len(column))
+    except (TypeError, ValueError) as error:
+        raise _no_cells(name, f"is of type {_cut(str(column.dtype))}") from error
 
 
 def _object_column(cells: np.ndarray, name: str) -> np.ndarray:
     """An object column is numeric if all its cells are numbers, else categorical."""
-    cells = _as_categories(cells)
+    cells = _as_objects(cells)
     present = [v for v in cells if v is not None]
-    if present and all(isinstance(v, (int, float)) for v in present):
-        return _object_to_float(cells)
-    odd = next((v for v in present if not isinstance(v, (str, int, float, bool))), None)
+    if present and all(isinstance(v, Real | Decimal) for v in present):
+        return _object_to_float(cells, name)
+    odd = next((v for v in present if not isinstance(v, str | Real | Decimal)), None)
     if odd is not None:
-        raise TypeError(
-            f"Column {name!r} holds {odd!r}; a cell's argument must be a string or a number, or a missing value."
-        )
-    # one type per column, so that categories can be sorted and compared
+        raise _no_cells(name, f"holds {_cut(repr(odd))}")
+    return _texts(cells)
+
+
+def _no_cells(name: str, what: str) -> TypeError:
+    return TypeError(
+        f"Column {name!r} {what}; a cell's argument must be a string or a number, or a missing value, so turn it into "
+        "these."
+    )
+
+
+def _texts(cells: np.ndarray) -> np.ndarray:
+    """One type per column, so that categories can be sorted and compared."""
     return np.array([None if v is None else str(v) for v in cells], dtype=object)
 
 
-def _object_to_float(cells: np.ndarray) -> np.ndarray:
-    return np.array([np.nan if v is None or v != v else float(v) for v in cells])
+def _cut(text: str, most: int = 60) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _object_to_float(cells: np.ndarray, name: str) -> np.ndarray:
+    return np.array([np.nan if is_missing(v) else as_float(v, name) for v in cells], dtype=float)
 
 
 @dataclass(frozen=True)
@@ -199,9 +264,8 @@ def split(X: Any) -> tuple[list[np.ndarray], list[str]]:
 def is_mixed(X: Any) -> bool:
     """Whether a table has columns that are not plain numbers."""
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
-        kinds = [str(kind).lower() for kind in X.dtypes]
-        return not all(kind.startswith(("int", "uint", "float", "bool")) for kind in kinds)
-    return isinstance(X, np.ndarray) and X.dtype.kind in "US" and X.ndim == 2
+        return not all(re.match(r"u?int\d|float\d|bool", str(kind).lower()) for kind in X.dtypes)
+    return isinstance(X, np.ndarray) and X.dtype.kind in "USO" and X.ndim == 2
 
 
 # --------------------------------------------------------------------------------------------- encoding

@@ -11,9 +11,11 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from hgk import checks
 from hgk.arrays import blocks, tensor, threads_for
 from hgk.hkl.active import ActiveSet, Design, Solution
 from hgk.hkl.bases import Gaussians, Polynomials
+from hgk.inputs import split
 from hgk.selection import FOLDS, fold_numbers
 
 # λ in units of the labels' variance: two per decade, largest first, so that each solution starts the next.
@@ -175,7 +177,8 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
         self
         """
         self._check_parameters()
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, y_numeric=True)
+        X = self._rows(X, reset=True)
+        y = checks.labels(y, len(X), type(self).__name__, several=False, numeric=True)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         fold_of = torch.from_numpy(fold_numbers(len(X), min(FOLDS, len(X)), rng))
         self._y_mean, self._y_scale = float(y.mean()), float(y.std()) or 1.0
@@ -202,9 +205,20 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
         ndarray of shape (n_samples,)
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = self._rows(X, reset=False)
         t = np.concatenate([self._predict_rows(X[r]) for r in blocks(len(X), ROWS)])
         return np.clip(t * self._y_scale + self._y_mean, *self._y_range)
+
+    def _rows(self, X, reset: bool) -> np.ndarray:
+        """Finite numbers, one row per sample."""
+        X = validate_data(self, checks.table(X, 2 if reset else 1), skip_check_array=True, reset=reset)
+        columns, names = split(X)
+        for column, name in zip(columns, names, strict=True):
+            if column.dtype == object or np.isnan(column).any():
+                what = "texts" if column.dtype == object else "NaN"
+                raise ValueError(f"Column {name!r} contains {what}; HKLRegressor needs numbers, so fill or encode it.")
+            checks.finite(column, name)
+        return np.column_stack(columns)
 
     def _predict_rows(self, X: np.ndarray) -> np.ndarray:
         rows = tensor(X).to(self._solution.beta.device)
