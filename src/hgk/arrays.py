@@ -24,12 +24,24 @@ def tensor(x, dtype: torch.dtype | None = None) -> torch.Tensor:
     """``x`` as a floating tensor; float32 and float64 are kept, everything else becomes float64."""
     if not isinstance(x, torch.Tensor):
         # from_numpy shares memory: it warns about read-only arrays (joblib's memmaps, say) and refuses
-        # negative strides (x[::-1]).
-        x = np.ascontiguousarray(x)
-        x = torch.from_numpy(x if x.flags.writeable else x.copy())
+        # negative strides (x[::-1]), which numpy calls contiguous where there is one row.
+        x = np.ascontiguousarray(_floats(x))
+        x = torch.from_numpy(x if x.flags.writeable and min(x.strides, default=0) >= 0 else x.copy())
     if dtype is None:
         dtype = x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float64
     return x.to(dtype)
+
+
+def _floats(x: Any) -> np.ndarray:
+    """As float32 or float64 of this machine's byte order."""
+    try:
+        array = np.asarray(x)
+        return array if array.dtype in (np.float32, np.float64) and array.dtype.isnative else array.astype(np.float64)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ValueError(
+            f"Numbers were expected, and a {type(x).__name__} cannot be read as such "
+            f"({' '.join(str(error).split())[:120].rstrip('.')}); give an array of floats."
+        ) from error
 
 
 @dataclass

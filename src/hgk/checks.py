@@ -18,7 +18,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from hgk.inputs import as_float, is_missing
 
-# Weights are multiplied by a power of two beyond these, so that their sums and squares are numbers.
+# Weights are multiplied by a power of four beyond these, so that their sums and squares are numbers.
 SMALL, LARGE = 1e-100, 1e100
 
 
@@ -110,6 +110,16 @@ def _numbers_if_possible(array: np.ndarray) -> np.ndarray:
             return array.astype(float)
     except Exception:  # each kind of object has its own; the columns say what is wrong
         return array
+
+
+def width(X: Any, estimator: Any) -> None:
+    """That a table has as many columns as the fit had; where both have names, scikit-learn compares these."""
+    named = is_frame(X) and hasattr(estimator, "feature_names_in_")
+    if not named and X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} "
+            "features as input; give the columns that it was fitted on."
+        )
 
 
 def finite(column: np.ndarray, name: str) -> np.ndarray:
@@ -263,7 +273,7 @@ def weights(sample_weight: Any, rows: int) -> np.ndarray:
     if not most > 0:
         raise ValueError("All of sample_weight is zero; give at least one non-zero weight.")
     if not SMALL < most < LARGE:
-        weight = np.ldexp(weight, -int(np.frexp(most)[1]))
+        weight = np.ldexp(weight, -2 * (int(np.frexp(most)[1]) // 2))  # roots are then multiplied exactly, too
     return np.where(weight < 1e-12 * weight.max(), 0.0, weight)
 
 

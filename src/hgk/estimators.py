@@ -281,6 +281,8 @@ class _HGK(BaseEstimator):
     def _columns(self, X, reset: bool) -> list[np.ndarray]:
         """Float columns, object columns where they are categorical; infinite cells are refused."""
         X = checks.table(X, fewest=2 if reset else 1)
+        if not reset:
+            checks.width(X, self)
         if is_mixed(X):
             validate_data(self, X, skip_check_array=True, reset=reset)
         else:
@@ -545,8 +547,7 @@ class HGKRegressor(RegressorMixin, _HGK):
                 low = [weighted_quantile(-(elsewhere - r), weight, level).neg() for level in levels]
                 high = [weighted_quantile(elsewhere + r, weight, level) for level in levels]
                 bounds.append(torch.stack([torch.stack(low), torch.stack(high)], -1).transpose(1, 2))
-        middle, half = self._y_scaling.middle[:, None], self._y_scaling.half[:, None]
-        return torch.cat(bounds, 1).numpy() * half + middle
+        return self._y_scaling.inverse(torch.cat(bounds, 1).numpy().swapaxes(2, 3)).swapaxes(2, 3)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

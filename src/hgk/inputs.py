@@ -32,6 +32,8 @@ import numpy as np
 MOST_CATEGORIES = 30
 # Knots that a rank copy keeps of its column's distribution function.
 KNOTS = 512
+# The largest number that a kernel takes as it is: squares of it, times weights, must be numbers.
+LARGEST = 1e100
 # Steps of all columns together, and of one column.
 ALL_STEPS, MOST_STEPS = 96, 16
 
@@ -60,7 +62,10 @@ class Scaling:
             return np.clip((x - self.middle) * self.factor, -1e9, 1e9)
 
     def inverse(self, u: np.ndarray) -> np.ndarray:
-        return u * self.half + self.middle
+        """Finite u become finite x, infinite ones stay so, also where the column was constant."""
+        most = np.finfo(float).max
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.where(np.isinf(u), u, np.clip(u * self.half + self.middle, -most, most))
 
 
 @dataclass(frozen=True)
@@ -336,6 +341,11 @@ class Unchanged:
                 f"Column {self.names[0][0]!r} has missing cells, and the kernel given takes columns as they are; fill "
                 "them, or give a kernel that an estimator has learned."
             )
+        if np.abs(x).max(initial=0) > LARGEST:
+            raise ValueError(
+                f"Column {self.names[0][0]!r} holds {x[np.abs(x).argmax()]:g}, and the kernel given takes columns as they "
+                f"are, up to {LARGEST:g}; divide it, or give a kernel that an estimator has learned."
+            )
         return x[:, None]
 
 
@@ -394,10 +404,19 @@ class Numeric:
         if self.ranks:
             out.append(np.where(present, np.interp(filled, self.knots, self.heights), 0.0))
         for low, high in pairwise(self.steps):
-            out.append(np.clip((filled - low) / (high - low), 0, 1) - 0.5)
+            out.append(_rise(filled, low, high) - 0.5)
         if self.missing:
             out.append(np.where(present, -0.5, 0.5))
         return np.column_stack(out)
+
+
+def _rise(x: np.ndarray, low: float, high: float) -> np.ndarray:
+    """From 0 at ``low`` to 1 at ``high``; halved, since the difference of two floats need not be one."""
+    width = high / 2 - low / 2
+    if not width > 0:  # neighbours among the smallest floats
+        return (x > low).astype(float)
+    with np.errstate(over="ignore"):
+        return np.clip((x / 2 - low / 2) / width, 0, 1)
 
 
 def _centre(values: np.ndarray, mass: np.ndarray, heights: np.ndarray, robust: bool) -> tuple[float, float]:

@@ -69,6 +69,12 @@ def fit_path(F, y, design: Design, settings: Settings, lams: np.ndarray) -> Solu
     return active.solve(lams[-1], PATIENCE, certify=True)
 
 
+def exponents(X: np.ndarray) -> np.ndarray:
+    """Of the power of two that a column is divided by, so that squares of it are numbers; 0 for ordinary ones."""
+    most = np.abs(X).max(0)
+    return np.where((most > 1e-100) & (most < 1e100), 0, np.frexp(most)[1])
+
+
 class HKLRegressor(RegressorMixin, BaseEstimator):
     """Least-squares regression by hierarchical kernel learning.
 
@@ -181,10 +187,13 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
         y = checks.labels(y, len(X), type(self).__name__, several=False, numeric=True)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         fold_of = torch.from_numpy(fold_numbers(len(X), min(FOLDS, len(X)), rng))
-        self._y_mean, self._y_scale = float(y.mean()), float(y.std()) or 1.0
+        self._exponents, (self._y_exponent,) = exponents(X), exponents(y[:, None])
         self._y_range = float(y.min()), float(y.max())
+        y = np.ldexp(y, -self._y_exponent)
+        self._y_mean, self._y_scale = float(y.mean()), float(y.std()) or 1.0
         with threads_for(len(X)):
-            rows, labels = tensor(X).to(self.device), tensor((y - self._y_mean) / self._y_scale)
+            rows = tensor(np.ldexp(X, -self._exponents)).to(self.device)
+            labels = tensor((y - self._y_mean) / self._y_scale)
             self._design = self._make_design(rows)
             F, labels = self._design.basis(rows), labels.to(self.device)
             settings = Settings(DTYPES[self.dtype], self.max_nodes, self.tol)
@@ -207,11 +216,19 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         X = self._rows(X, reset=False)
         t = np.concatenate([self._predict_rows(X[r]) for r in blocks(len(X), ROWS)])
-        return np.clip(t * self._y_scale + self._y_mean, *self._y_range)
+        return np.clip(self._in_units(t * self._y_scale + self._y_mean), *self._y_range)
+
+    def _in_units(self, t, power: int = 1):
+        """Of the labels, from numbers that were divided by a power of two."""
+        with np.errstate(over="ignore"):
+            return np.ldexp(t, power * self._y_exponent)
 
     def _rows(self, X, reset: bool) -> np.ndarray:
         """Finite numbers, one row per sample."""
-        X = validate_data(self, checks.table(X, 2 if reset else 1), skip_check_array=True, reset=reset)
+        X = checks.table(X, 2 if reset else 1)
+        if not reset:
+            checks.width(X, self)
+        validate_data(self, X, skip_check_array=True, reset=reset)
         columns, names = split(X)
         for column, name in zip(columns, names, strict=True):
             if column.dtype == object or np.isnan(column).any():
@@ -221,7 +238,8 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
         return np.column_stack(columns)
 
     def _predict_rows(self, X: np.ndarray) -> np.ndarray:
-        rows = tensor(X).to(self._solution.beta.device)
+        with np.errstate(over="ignore"):
+            rows = tensor(np.ldexp(X, -self._exponents)).to(self._solution.beta.device)
         return self._solution(self._design.basis(rows), self._design).cpu().numpy()
 
     def _make_design(self, rows: torch.Tensor) -> Design:
@@ -236,7 +254,7 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
             return np.append(LAMS[self.lam < LAMS], self.lam)
         risks = fold_risks(F, y, self._design, settings, fold_of, LAMS).mean(1)
         tried = np.isfinite(risks)
-        self.lams_, self.cv_risks_ = LAMS[tried], risks[tried] * self._y_scale**2
+        self.lams_, self.cv_risks_ = LAMS[tried], self._in_units(risks[tried] * self._y_scale**2, power=2)
         return LAMS[: int(np.argmin(risks)) + 1]
 
     def _store(self) -> None:
@@ -245,7 +263,7 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
         self.zeta_, self.eta_ = found.zeta.numpy(), found.eta.numpy()
         squares = np.bincount(found.node.cpu().numpy(), found.beta.cpu().numpy() ** 2, len(found.nodes))
         self.norms_ = np.sqrt(squares)
-        self.intercept_ = found.intercept * self._y_scale + self._y_mean
+        self.intercept_ = float(self._in_units(found.intercept * self._y_scale + self._y_mean))
         self.objective_, self.gap_ = found.primal, found.gap
         self.converged_ = found.gap <= self.tol * found.primal
         shares = np.zeros(self.n_features_in_)
