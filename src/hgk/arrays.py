@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
@@ -154,8 +155,26 @@ def threads_for(n: int):
 
 
 def available_memory() -> int:
-    """Bytes this process may still allocate, as far as the system tells."""
-    return int(min(limit for limit in (_physical(), _available(), _control_group()) if limit is not None))
+    """Bytes this process may still allocate, as far as the system tells; at most what HGK_MEMORY says.
+
+    The environment variable HGK_MEMORY is a number of bytes, or one with a unit: 500M, 4G, 1.5GiB. It is asked for
+    before every large allocation, so that a MemoryError of one sentence comes in place of a killed process.
+    """
+    limits = _physical(), _available(), _control_group(), _asked()
+    return int(min(limit for limit in limits if limit is not None))
+
+
+def _asked() -> float | None:
+    """HGK_MEMORY, in bytes."""
+    text = os.environ.get("HGK_MEMORY", "").strip()
+    if not text:
+        return None
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*([KMGT]?)(?:I?B)?", text.upper())
+    if found is None:
+        raise ValueError(
+            f"HGK_MEMORY={text!r} is set; a number of bytes is expected, such as 500M or 4G, so correct it or unset it."
+        )
+    return float(found[1]) * 1024 ** " KMGT".index(found[2] or " ")
 
 
 def _physical() -> float:
@@ -191,8 +210,13 @@ def require_memory(rows: int, columns: int, matrices: float, dtype: torch.dtype,
     itemsize = torch.empty((), dtype=dtype).element_size()
     needed, free = matrices * rows * columns * itemsize, available_memory()
     if needed > free:
-        fits = int((free / (matrices * itemsize)) ** 0.5)
+        fits = int((free / (matrices * itemsize)) ** 0.5) if rows == columns else int(free / needed * rows)
+        room = "allowed by HGK_MEMORY" if _asked() == free else "free"
         raise MemoryError(
-            f"{what} with {rows} x {columns} entries needs {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB "
-            f"are free; use at most about {fits} rows, for instance by fitting on a random part of the data."
+            f"{what} with {rows} x {columns} entries needs {gibibytes(needed)} and {gibibytes(free)} are {room}; use "
+            f"at most about {fits} rows, for instance by fitting on a random part of the data."
         )
+
+
+def gibibytes(count: float) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**28 else f"{count / 2**20:.2g} MiB"

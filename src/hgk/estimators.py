@@ -102,6 +102,7 @@ class _HGK(BaseEstimator):
         merged = merge_rows(reader(columns), Y, weight)
         self._check_rows(merged.X, reader)
         encoder = self._encoder(merged, reader, preset)
+        require_memory(len(merged.X), len(encoder.features), 3, torch.float64, "A table of features")
         rows = Rows(*map(torch.from_numpy, (encoder(merged.X), merged.y, merged.weight)))
 
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
@@ -180,7 +181,9 @@ class _HGK(BaseEstimator):
         if not isinstance(plan, LeaveOneOutGradients):
             matrices = MATRICES * self._workers(plan)
             require_memory(n, n, matrices, torch.float64, "A fit on kernel matrices")
-        elif n > EXACT:
+        elif n <= EXACT:
+            require_memory(n, n, 3, torch.float64, "A kernel matrix and its Cholesky factor")
+        else:
             _log.info("%d rows are more than the exact machine takes (%d); using Nyström's on centres.", n, EXACT)
 
     def _plan(self, preset: Preset, encoder: Encoder) -> Plan:

@@ -351,18 +351,22 @@ def versions() -> dict[str, str]:
 def write_atomically(path: str | os.PathLike, write: Callable[[BinaryIO], Any]) -> None:
     """Let ``write`` fill a file beside ``path``, see it on disk, then rename it to ``path``.
 
-    Whatever fails on the way (a full disk, Ctrl-C), the old file is unchanged and the new one is removed.
+    Whatever fails on the way (a full disk, Ctrl-C), the old file is unchanged and the new one is removed. Where the
+    system has files without a name, the new one has none until it is whole, so that not even a killed process leaves
+    a part of it.
     """
     goal = Path(os.path.realpath(path))  # a link keeps pointing to the file
     if goal.is_dir() or not goal.parent.is_dir():
         what = "is a folder" if goal.is_dir() else f"has no folder {goal.parent}"
         raise ModelFileError(f"{path} {what}; give the name of a file in a folder that exists.")
-    part = goal.with_name(f".{goal.name[:100]}.{secrets.token_hex(4)}.part")
+    if goal.exists() and not goal.is_file():  # /dev/stdout, a pipe: nothing to replace
+        _write_through(path, write)
+        return
+    part = goal.with_name(f".{goal.name[:50]}.{secrets.token_hex(4)}.part")
     try:
-        with open(part, "xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
+        if not _written_unnamed(part, write):
+            with open(part, "xb") as file:
+                _write_and_sync(file, write)
         if goal.exists():
             part.chmod(stat.S_IMODE(goal.stat().st_mode))
         os.replace(part, goal)
@@ -375,6 +379,41 @@ def write_atomically(path: str | os.PathLike, write: Callable[[BinaryIO], Any]) 
         with suppress(OSError):
             part.unlink()
     _sync_folder(goal.parent)
+
+
+def _write_and_sync(file: BinaryIO, write: Callable[[BinaryIO], Any]) -> None:
+    write(file)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _written_unnamed(part: Path, write: Callable[[BinaryIO], Any]) -> bool:
+    """Write a file that gets the name ``part`` when it is whole, where system and file system can."""
+    if not hasattr(os, "O_TMPFILE"):
+        return False
+    try:
+        handle = os.open(part.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
+    except OSError:
+        return False
+    with open(handle, "wb") as file:
+        _write_and_sync(file, write)
+        with suppress(OSError):
+            folder = os.open(part.parent, os.O_RDONLY)
+            try:  # with a folder, since only then Python asks the system to follow the link in /proc
+                os.link(f"/proc/self/fd/{handle}", part, src_dir_fd=folder, follow_symlinks=True)
+            finally:
+                os.close(folder)
+    return part.exists()
+
+
+def _write_through(path: str | os.PathLike, write: Callable[[BinaryIO], Any]) -> None:
+    try:
+        with open(path, "wb") as file:
+            write(file)
+    except OSError as error:
+        raise ModelFileError(
+            f"{path} could not be written ({error.strerror or error}); make room, or choose another place."
+        ) from error
 
 
 def _sync_folder(folder: Path) -> None:

@@ -343,8 +343,8 @@ class Unchanged:
             )
         if np.abs(x).max(initial=0) > LARGEST:
             raise ValueError(
-                f"Column {self.names[0][0]!r} holds {x[np.abs(x).argmax()]:g}, and the kernel given takes columns as they "
-                f"are, up to {LARGEST:g}; divide it, or give a kernel that an estimator has learned."
+                f"Column {self.names[0][0]!r} holds {x[np.abs(x).argmax()]:g}, and the kernel given takes columns as "
+                f"they are, up to {LARGEST:g}; divide it, or give a kernel that an estimator has learned."
             )
         return x[:, None]
 
@@ -425,13 +425,15 @@ def _centre(values: np.ndarray, mass: np.ndarray, heights: np.ndarray, robust: b
     if not robust:
         return low / 2 + high / 2, high / 2 - low / 2
     quartiles = np.interp([0.25, 0.5, 0.75], heights, values)
-    deviation = (quartiles[2] / 2 - quartiles[0] / 2) * 2 / 1.349
     share = mass / mass.sum()
-    if deviation <= 0:  # more than half the rows have the same value
-        mean = share @ values
-        deviation = np.sqrt(share @ (values - mean) ** 2)
-    if not 3 * deviation < high / 2 - low / 2:
-        return low / 2 + high / 2, high / 2 - low / 2
+    with np.errstate(over="ignore"):  # a deviation beyond the largest float is not a short one
+        deviation = (quartiles[2] / 2 - quartiles[0] / 2) * 2 / 1.349
+        if deviation <= 0:  # more than half the rows have the same value
+            exponent = np.frexp(high / 2 - low / 2)[1]  # squares of what is divided by this are numbers
+            apart = np.ldexp(values / 2 - share @ values / 2, -exponent)
+            deviation = np.ldexp(np.sqrt(share @ apart**2), exponent + 1)
+        if not 3 * deviation < high / 2 - low / 2:
+            return low / 2 + high / 2, high / 2 - low / 2
     return float(quartiles[1]), float(3 * deviation)
 
 

@@ -132,8 +132,8 @@ class HierarchicalKernel:
             most = torch.finfo(rows.dtype).max ** 0.25 if rows is not None else 0.0
             if rows is not None and bool((rows.abs() > most).any()):
                 raise ValueError(
-                    f"The rows given to a kernel hold {float(rows.abs().max()):g}; numbers up to {most:.0e} are expected, "
-                    "so divide the columns, for instance by their standard deviations."
+                    f"The rows given to a kernel hold {float(rows.abs().max()):g}; numbers up to {most:.0e} are "
+                    "expected, so divide the columns, for instance by their standard deviations."
                 )
 
     # --------------------------------------------------------------- gradients

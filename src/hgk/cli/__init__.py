@@ -84,7 +84,23 @@ def run() -> None:
     except Exception as error:
         if os.environ.get("HGK_DEBUG"):
             raise
-        known = isinstance(error, tuple(EXPECTED))
-        fault = "" if known else f" ({type(error).__name__}); `hgk --debug …` shows where."
-        sys.stderr.write(f"hgk: {error}{fault}\n")
+        sys.stderr.write(f"hgk: {_sentence(error)}\n")
+        _forget_output()
         sys.exit(2)
+
+
+def _sentence(error: Exception) -> str:
+    said = " ".join(str(error).split())
+    if isinstance(error, tuple(EXPECTED)):
+        return said
+    if isinstance(error, OSError):
+        return f"{error.filename or 'A file'} cannot be used ({error.strerror or said}); check it and its rights."
+    return f"An error was met that is not foreseen ({type(error).__name__}: {said}); `hgk --debug …` shows where."
+
+
+def _forget_output() -> None:
+    """What could not be written to a full disk is not tried again at the end, which would be a second message."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
