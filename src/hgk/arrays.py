@@ -145,6 +145,15 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def _after_fork() -> None:
+    """One thread in a forked process: those of its parent's pool are not copied, and waiting for them never ends."""
+    torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def threads_for(n: int):
     """One thread for problems of fewer than 2000 rows.
 

@@ -118,7 +118,8 @@ class _HGK(BaseEstimator):
         self._place, self._left_out = merged.place, encoder(reader(columns)[merged.place < 0])
         self._rows: Rows | None = rows  # None in a model from a compact file
         self._kept: dict[str, Any] = {}  # what is computed when first asked for; predicting must not change __dict__
-        self._store(rows, merged.X, progress)
+        with threads_for(len(rows)):
+            self._store(rows, merged.X, progress)
         return self
 
     # ------------------------------------------------------------ from parameters to objects

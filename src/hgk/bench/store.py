@@ -140,7 +140,7 @@ class Store:
         except OSError as error:
             written, reason = -1, error.strerror or str(error)
         else:
-            reason = "it took only a part of a row"
+            reason = "it took a part of a row, the disk may be full"
         if written != len(line):
             with suppress(OSError):
                 file.truncate(end)
