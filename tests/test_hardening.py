@@ -64,7 +64,7 @@ def test_models_and_tables_larger_than_the_limit_are_refused(monkeypatch, tmp_pa
     (tmp_path / "bomb.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 10**6))
     assert (tmp_path / "bomb.csv.gz").stat().st_size < 10**5
     monkeypatch.setenv("HGK_MEMORY", "4k")
-    with pytest.raises(hgk.ModelFileError, match="three times as much memory"):
+    with pytest.raises(hgk.ModelFileError, match="three times as much memory, which loading it needs"):
         hgk.load(tmp_path / "m.hgk")
     monkeypatch.setenv("HGK_MEMORY", "1M")
     with pytest.raises(tables.TableError, match="set HGK_MEMORY"):

@@ -285,7 +285,9 @@ def _shaped(array: np.ndarray) -> str:
 
 
 def _named(value: Any) -> str:
-    return "None" if value is None else f"{_cut(repr(value))} of type {type(value).__name__}"
+    if value is None or " at 0x" in repr(value):
+        return "None" if value is None else f"of type {type(value).__name__}"
+    return f"{_cut(repr(value))} of type {type(value).__name__}"
 
 
 def _cut(text: str, most: int = 60) -> str:

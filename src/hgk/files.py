@@ -37,7 +37,7 @@ import numpy as np
 import torch
 
 from hgk.architectures import Architecture
-from hgk.arrays import available_memory
+from hgk.arrays import available_memory, gibibytes
 from hgk.calibration import Calibration
 from hgk.codec import DTYPES, Decoder, Encoder, Malformed
 from hgk.estimators import CLIP, HGKClassifier, HGKRegressor
@@ -506,8 +506,8 @@ def _bytes(path: str | os.PathLike) -> bytearray:
                 raise ModelFileError(f"{path} is not a regular file; give a file that hgk.save wrote.")
             if 3 * status.st_size > available_memory():
                 raise ModelFileError(
-                    f"{path} has {status.st_size / 2**30:.1f} GiB, and loading it needs three times as much memory as "
-                    "is not free; use a larger machine, or save the model with compact=True."
+                    f"{path} has {gibibytes(status.st_size)}, and three times as much memory, which loading it needs, is "
+                    "not free; use a larger machine, raise HGK_MEMORY, or save the model with compact=True."
                 )
             return bytearray(file.read(status.st_size))
     except OSError as error:

@@ -192,6 +192,7 @@ def _csv(text: str, name: str, delimiter: str | None, decimal: str | None, as_te
             "give --delimiter."
         ) from error
     frame.columns = pd.Index([str(c).strip() for c in frame.columns])
+    _refuse_duplicates(list(frame.columns), name)
     frame = _large_numbers(frame, decimal, as_text)
     return Table(frame, _short_rows(text, rows, delimiter) + _text_notes(frame, as_text))
 
@@ -221,7 +222,8 @@ def _large_numbers(frame: pd.DataFrame, decimal: str, as_text: Collection[str]) 
 
 def _short_rows(text: str, rows: Sequence[Sequence[str]], delimiter: str) -> list[str]:
     """A note on lines with fewer cells than names: among the first, and the last, where a copy may be cut off."""
-    last = next(csv.reader([text.rstrip("\r\n").rsplit("\n", 1)[-1][:131072]], delimiter=delimiter), [])
+    line = re.split(r"[\r\n]", text[-65536:].rstrip("\r\n"))[-1]
+    last = next(csv.reader([line], delimiter=delimiter), [])
     width = len(rows[0])
     if '"' not in "".join(last) and 0 < len(last) < width and len(rows) > 1:
         return [f"The last line has {len(last)} cells and the first {width}; those that lack count as missing."]
