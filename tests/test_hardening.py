@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from joblib.externals import loky
 from sklearn.base import clone
 
 import hgk
@@ -64,7 +65,7 @@ def test_models_and_tables_larger_than_the_limit_are_refused(monkeypatch, tmp_pa
     (tmp_path / "bomb.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 10**6))
     assert (tmp_path / "bomb.csv.gz").stat().st_size < 10**5
     monkeypatch.setenv("HGK_MEMORY", "4k")
-    with pytest.raises(hgk.ModelFileError, match="three times as much memory, which loading it needs"):
+    with pytest.raises(hgk.ModelFileError, match="needs three times as much memory"):
         hgk.load(tmp_path / "m.hgk")
     monkeypatch.setenv("HGK_MEMORY", "1M")
     with pytest.raises(tables.TableError, match="set HGK_MEMORY"):
@@ -177,9 +178,10 @@ def predictions(seed=0):
     return b"".join(part.tobytes() for part in found)
 
 
-@pytest.mark.parametrize("backend", ["threading", "loky"])
-def test_threads_and_processes_of_joblib_give_the_same_bits(backend):
-    assert set(joblib.Parallel(2, backend)(joblib.delayed(predictions)() for _ in range(2))) == {predictions()}
+def test_threads_and_processes_of_joblib_give_the_same_bits():
+    expected = predictions()
+    assert joblib.Parallel(2, "threading")(joblib.delayed(predictions)() for _ in range(2)) == [expected] * 2
+    assert loky.get_reusable_executor(max_workers=1).submit(predictions).result() == expected
 
 
 @pytest.mark.parametrize("way", ["fork", "spawn"])

@@ -256,8 +256,9 @@ def grouped(groups: Mapping[str, Iterable[int | str]], columns: Sequence[str] | 
     """
     for name, group in groups.items():
         if isinstance(group, str) or not isinstance(group, Iterable) or not len(list(group)):
+            instead = [group] if group else [0]
             raise ValueError(
-                f"Group {name!r} was given as {group!r}; a list of columns is expected, such as {[group] if group else [0]!r}."
+                f"Group {name!r} was given as {group!r}; a list of columns is expected, such as {instead}."
             )
     names = [] if isinstance(columns, int) else [str(c) for c in columns]
     d = columns if isinstance(columns, int) else len(columns)

@@ -506,7 +506,7 @@ def _bytes(path: str | os.PathLike) -> bytearray:
                 raise ModelFileError(f"{path} is not a regular file; give a file that hgk.save wrote.")
             if 3 * status.st_size > available_memory():
                 raise ModelFileError(
-                    f"{path} has {gibibytes(status.st_size)}, and three times as much memory, which loading it needs, is "
+                    f"{path} has {gibibytes(status.st_size)}, and loading it needs three times as much memory, which is "
                     "not free; use a larger machine, raise HGK_MEMORY, or save the model with compact=True."
                 )
             return bytearray(file.read(status.st_size))
