@@ -248,6 +248,8 @@ def _parameters():
     yield "the plain preset with groups", *given(preset="plain", groups={"a": [0]})
     yield "an optimiser that is a word", *given(TypeError, optimiser="sgd")
     yield "a callback that is no function", *given(TypeError, callback=3)
+    yield "no jobs", *given(n_jobs=0)
+    yield "a seed that is a word", *given(random_state="today")
     yield "Algorithm 1 with M = 0", lambda: Algorithm1(M=0), ValueError
     yield "Adam with batches of one row", lambda: Adam(batch=1), ValueError
     yield "a coverage of 90", lambda: PLAIN.fit(X, Y).predict_interval(X, 90), ValueError
@@ -263,6 +265,8 @@ def _kernels():
     yield "rows with missing cells", lambda: kernel(np.where(X > 0.9, np.nan, X)), ValueError
     yield "rows beyond 1e77", lambda: kernel(X * 1e90), ValueError
     yield "rows of texts", lambda: kernel(np.array([["a", "b", "c"]])), ValueError, "reason"
+    yield "one row, flat, for a learned kernel", lambda: fitted().kernel_(X[0]), ValueError
+    yield "infinite cells, for a learned kernel", lambda: fitted().kernel_(_towns(age=np.inf)), ValueError
     yield "a gradient between two sets", lambda: GaussianProcessKernel(kernel)(X, X, True), ValueError
     yield "a node without columns", lambda: Architecture(3, ((),)), ValueError
     yield "a node with unknown columns", lambda: Architecture(3, ((0, 7),)), ValueError
@@ -290,6 +294,10 @@ def _files():
     yield "saving a pipeline", lambda: hgk.save(make_pipeline(PLAIN), "m.hgk"), ModelFileError
     yield "saving to a folder", lambda: hgk.save(fitted(), "."), ModelFileError
     yield "saving to a folder that is not there", lambda: hgk.save(fitted(), "no/m.hgk"), ModelFileError
+    yield "saving to None", lambda: hgk.save(fitted(), None), ModelFileError, "reason"
+    yield "saving to a name of 300 letters", lambda: hgk.save(fitted(), 300 * "x"), ModelFileError
+    yield "saving to a name with a zero byte", lambda: hgk.save(fitted(), "a\0b"), ModelFileError
+    yield "loading None", lambda: hgk.load(None), ModelFileError, "reason"
     yield "a note that is not text", lambda: hgk.save(fitted(), "m.hgk", note={"a": 1}), ModelFileError
     yield "single precision without compact", lambda: hgk.save(fitted(), "m.hgk", single=True), ModelFileError
     yield "loading a file that is not there", *load("none.hgk")
@@ -375,6 +383,7 @@ def _others():
     yield "HKL: an unknown basis", lambda: HKLRegressor("splines").fit(X, Y), ValueError
     yield "HKL: a degree of 0", lambda: HKLRegressor(degree=0).fit(X, Y), ValueError
     yield "HKL: λ of 0", lambda: HKLRegressor(lam=0).fit(X, Y), ValueError
+    yield "HKL: an unknown device", lambda: HKLRegressor(device="abacus").fit(X, Y), ValueError
     yield "HKL: an unknown dtype", lambda: HKLRegressor(dtype="float8").fit(X, Y), ValueError
     yield "HKL: missing cells", lambda: HKLRegressor().fit(np.where(X > 0.9, np.nan, X), Y), ValueError
     yield "HKL: texts", lambda: HKLRegressor().fit(HOUSES[["town"]], Y), ValueError

@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -142,6 +142,15 @@ class _HGK(BaseEstimator):
                 raise TypeError(f"architecture holds {shape!r}; Architectures such as two_layers(d, 8) are expected.")
         if self.callback is not None and not callable(self.callback):
             raise TypeError(f"callback={self.callback!r} was given; a function of one event is expected, or None.")
+        if self.n_jobs is not None and (not isinstance(self.n_jobs, Integral) or self.n_jobs == 0):
+            raise ValueError(f"n_jobs={self.n_jobs!r} was given; a whole number such as 2, or -1 for all, is expected.")
+        try:
+            check_random_state(self.random_state)
+        except ValueError as error:
+            raise ValueError(
+                f"random_state={self.random_state!r} was given; a whole number from 0 to 2**32 - 1 is expected, or a "
+                "RandomState, or None."
+            ) from error
         if self.kernel is not None and self.optimiser is not None:
             raise ValueError("kernel and optimiser were given together; a given kernel keeps its weights, so give one.")
         given = [name for name in ("kernel", "architecture", "groups") if getattr(self, name) is not None]

@@ -355,7 +355,12 @@ def write_atomically(path: str | os.PathLike, write: Callable[[BinaryIO], Any]) 
     system has files without a name, the new one has none until it is whole, so that not even a killed process leaves
     a part of it.
     """
-    goal = Path(os.path.realpath(path))  # a link keeps pointing to the file
+    try:
+        goal = Path(os.path.realpath(path))  # a link keeps pointing to the file
+        goal.exists()
+    except (OSError, ValueError, TypeError) as error:  # too long, a zero byte, no path at all
+        reason = getattr(error, "strerror", None) or error
+        raise ModelFileError(f"{str(path)[:60]!r} is no place for a file ({reason}); give the name of one.") from error
     if goal.is_dir() or not goal.parent.is_dir():
         what = "is a folder" if goal.is_dir() else f"has no folder {goal.parent}"
         raise ModelFileError(f"{path} {what}; give the name of a file in a folder that exists.")
@@ -500,20 +505,21 @@ def _opened(path: str | os.PathLike) -> tuple[bytearray, dict[str, Any]]:
 def _bytes(path: str | os.PathLike) -> bytearray:
     """The file in memory, if it is a file and there is room for it."""
     try:
+        if "\0" in str(path):
+            raise ModelFileError(f"{str(path)!r} has a zero byte; give the name of a file that hgk.save wrote.")
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise ModelFileError(f"{path} is not a regular file; give a file that hgk.save wrote.")
             if 3 * status.st_size > available_memory():
                 raise ModelFileError(
-                    f"{path} has {gibibytes(status.st_size)}, and loading it needs three times as much memory, which is "
-                    "not free; use a larger machine, raise HGK_MEMORY, or save the model with compact=True."
+                    f"{path} has {gibibytes(status.st_size)}, and loading it needs three times as much memory, which "
+                    "is not free; use a larger machine, raise HGK_MEMORY, or save the model with compact=True."
                 )
             return bytearray(file.read(status.st_size))
-    except OSError as error:
-        raise ModelFileError(
-            f"{path} cannot be read ({error.strerror or error}); give a file that hgk.save wrote."
-        ) from error
+    except (OSError, TypeError) as error:  # TypeError: of what is no path
+        reason = getattr(error, "strerror", None) or error
+        raise ModelFileError(f"{path} cannot be read ({reason}); give a file that hgk.save wrote.") from error
 
 
 def _header(path: str | os.PathLike, blob: bytearray) -> tuple[dict[str, Any], int]:

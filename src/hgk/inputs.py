@@ -252,7 +252,16 @@ class Inputs:
     encoder: Encoder
 
     def __call__(self, X: Any) -> np.ndarray:
-        return self.encoder(self.reader(split(X)[0]))
+        shape = np.shape(X)
+        if len(shape) != 2 or shape[1] != len(self.reader.names):
+            raise ValueError(
+                f"A table of shape {shape} was given; rows with the {len(self.reader.names)} columns that the kernel "
+                "was learned on are expected, so give these."
+            )
+        table = self.reader(split(X)[0])
+        if np.isinf(table).any():
+            raise ValueError("The rows given to a kernel contain infinity; replace it by a number or a missing value.")
+        return self.encoder(table)
 
 
 def split(X: Any) -> tuple[list[np.ndarray], list[str]]:

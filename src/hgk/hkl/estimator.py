@@ -276,6 +276,10 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(f"basis={self.basis!r} is unknown; use one of {', '.join(map(repr, BASES))}.")
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype={self.dtype!r} is unknown; use one of {', '.join(map(repr, DTYPES))}.")
+        try:
+            torch.empty(0, device=self.device)
+        except Exception as error:  # torch has several kinds
+            raise ValueError(f"device={self.device!r} was given, which cannot be used here; use 'cpu'.") from error
         for name, low in (("degree", 1), ("max_nodes", 2)):
             value = getattr(self, name)
             if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < low:
