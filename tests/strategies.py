@@ -5,7 +5,6 @@
 
 import os
 import warnings
-from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -167,7 +166,7 @@ def weights(n):
 
 def is_sentence(text):
     """One line, that ends with a full stop and has another part after what was given: what to do."""
-    return "\n" not in text and text.endswith(".") and any(mark in text for mark in (";", ", so ", "; "))
+    return "\n" not in text and text.endswith(".") and any(mark in text for mark in (";", ", so "))
 
 
 def attempted(work):
@@ -188,17 +187,3 @@ def attempted(work):
 
 def model_of(preset, classifier=False):
     return (HGKClassifier if classifier else HGKRegressor)(preset, random_state=0)
-
-
-__all__ = [
-    "Decimal",
-    "attempted",
-    "columns",
-    "examples",
-    "frames",
-    "is_sentence",
-    "model_of",
-    "tables",
-    "targets",
-    "weights",
-]
