@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types tests fuzz clean
+.PHONY: demo test lint types tests errors fuzz clean
 
 demo: .venv/library
 	$(BIN)/python examples/demo.py
@@ -19,9 +19,14 @@ types: .venv/dev
 tests: .venv/dev
 	$(BIN)/python -m pytest -n 2
 
-# thousands of mutations of model files; the tests do a few hundred
+# docs/errors.md: every bad input and the sentence it gets
+errors: .venv/dev
+	$(BIN)/python tests/bad_inputs.py
+
+# hours, if need be: other examples each time; the tests take a few, always the same
 fuzz: .venv/dev
 	HGK_FUZZ=5000 $(BIN)/python -m pytest tests/test_files.py -k mutation
+	HGK_FUZZ=$(or $(EXAMPLES),300) $(BIN)/python -m pytest tests/test_properties.py tests/test_table_properties.py
 
 .venv/library: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -28,6 +28,7 @@ ORDER = [
     "machines",
     "calibration",
     "inputs",
+    "checks",
     "selection",
     "optimisers",
     "gradients",
@@ -47,7 +48,7 @@ ORDER = [
     "cli",
     "__main__",
 ]
-SCIKIT_LEARN = {"adapters", "estimators", "hkl", "findings", "bench", "report"}
+SCIKIT_LEARN = {"adapters", "checks", "estimators", "hkl", "findings", "bench", "report"}
 
 
 def module(path):

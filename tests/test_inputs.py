@@ -153,3 +153,43 @@ def test_a_column_whose_range_has_no_reciprocal_counts_as_constant():
     x = 1e-309 * np.arange(30.0)
     encoder = Encoder.of(x[:, None], np.ones(30), Reader.of([x], ["x"]), ranks=True, robust=True, steps=True)
     assert np.array_equal(encoder(x[:, None]), np.zeros((30, 1)))
+
+
+def test_integer_categories_are_categories_and_are_found_again_as_numbers():
+    """Their order says nothing: 1 and 3 are alike here, 2 is not."""
+    codes = np.arange(60) % 3 + 1
+    y = np.where(codes == 2, 1.0, 0.0) + 0.001 * np.arange(60) / 60
+    table = pd.DataFrame({"code": pd.Categorical(codes), "x": np.arange(60.0)})
+    model = HGKRegressor("plain", random_state=0).fit(table, y)
+    assert model._inputs.reader.levels[0] == ("1", "2", "3")
+    for same in (codes, codes.astype(float), codes.astype(str), pd.Categorical(codes)):
+        np.testing.assert_array_equal(model.predict(table.assign(code=same)), model.predict(table))
+    holes = pd.Categorical(np.where(codes == 3, np.nan, codes))
+    assert HGKRegressor("plain").fit(table.assign(code=holes), y)._inputs.reader.levels[0] == ("1", "2")
+
+
+def test_numbers_in_a_column_of_texts_are_those_texts():
+    table, y = pd.DataFrame({"code": ["7", "A", "7", "B"] * 10, "x": np.arange(40.0)}), np.arange(40.0)
+    model = HGKRegressor("plain", random_state=0).fit(table, y)
+    expected = model.predict(table.assign(code="7"))
+    np.testing.assert_array_equal(model.predict(table.assign(code=7)), expected)
+    assert not np.array_equal(model.predict(table.assign(code=8)), expected)
+
+
+def test_masked_cells_are_missing_and_masked_labels_are_refused():
+    X = np.random.default_rng(0).uniform(size=(30, 2))
+    masked = np.ma.masked_array(X, mask=X > 0.8)
+    model = HGKRegressor("plain", random_state=0).fit(masked, X[:, 0])
+    expected = HGKRegressor("plain", random_state=0).fit(np.where(X > 0.8, np.nan, X), X[:, 0])
+    np.testing.assert_array_equal(model.predict(masked), expected.predict(np.where(X > 0.8, np.nan, X)))
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        model.fit(X, masked[:, 0])
+
+
+def test_arrays_of_texts_and_numbers_are_read_column_by_column():
+    rows = [["Rom", 1.5], ["Ulm", 2.5], ["Rom", 3.5], ["Bari", 4.5]] * 6
+    y = np.arange(24.0)
+    frame = pd.DataFrame(rows, columns=["town", "size"])
+    expected = HGKRegressor("plain", random_state=0).fit(frame, y).predict(frame)
+    for same in (rows, np.array(rows, dtype=object)):
+        np.testing.assert_array_equal(HGKRegressor("plain", random_state=0).fit(same, y).predict(same), expected)

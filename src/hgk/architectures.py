@@ -79,20 +79,22 @@ class Architecture:
         for layer, parents in enumerate(self.parents, start=1):
             if len(parents) != sizes[-1] or set(parents) != set(range(max(parents) + 1)):
                 raise ValueError(
-                    f"parents[{layer - 1}]={parents} must give each of the {sizes[-1]} nodes of layer {layer} "
-                    "one parent, numbered 0, 1, ... without gaps."
+                    f"parents[{layer - 1}]={parents} was given; each of the {sizes[-1]} nodes of layer {layer} needs "
+                    "one parent, so number these 0, 1, ... without gaps."
                 )
             sizes.append(max(parents) + 1)
         if sizes[-1] != 1:
             raise ValueError(f"The last layer has {sizes[-1]} nodes; a kernel has exactly one top node.")
         if self.labels and len(self.labels) != len(self.coordinates):
-            raise ValueError(f"{len(self.labels)} labels were given for {len(self.coordinates)} first-layer nodes.")
+            raise ValueError(
+                f"{len(self.labels)} labels were given; {len(self.coordinates)} first-layer nodes need one each."
+            )
         self._check_kinds()
 
     def _check_kinds(self) -> None:
         nodes = len(self.coordinates)
         if self.exponents and len(self.exponents) != nodes:
-            raise ValueError(f"{len(self.exponents)} exponents were given for {nodes} first-layer nodes.")
+            raise ValueError(f"{len(self.exponents)} exponents were given; {nodes} first-layer nodes need one each.")
         if not all(0 < q <= 2 for q in self.exponents):
             raise ValueError(f"The exponents {self.exponents} were given; each must lie in (0, 2].")
         if self.oblique and (self.rank < 1 or not set(self.oblique) <= set(range(nodes))):
@@ -254,8 +256,9 @@ def grouped(groups: Mapping[str, Iterable[int | str]], columns: Sequence[str] | 
     """
     for name, group in groups.items():
         if isinstance(group, str) or not isinstance(group, Iterable) or not len(list(group)):
+            instead = [group] if group else [0]
             raise ValueError(
-                f"Group {name!r} was given as {group!r}; a list of columns is expected, such as [{group!r}]."
+                f"Group {name!r} was given as {group!r}; a list of columns is expected, such as {instead}."
             )
     names = [] if isinstance(columns, int) else [str(c) for c in columns]
     d = columns if isinstance(columns, int) else len(columns)

@@ -75,12 +75,24 @@ def tensor(x, dtype: torch.dtype | None = None) -> torch.Tensor:
     """``x`` as a floating tensor; float32 and float64 are kept, everything else becomes float64."""
     if not isinstance(x, torch.Tensor):
         # from_numpy shares memory: it warns about read-only arrays (joblib's memmaps, say) and refuses
-        # negative strides (x[::-1]).
-        x = np.ascontiguousarray(x)
-        x = torch.from_numpy(x if x.flags.writeable else x.copy())
+        # negative strides (x[::-1]), which numpy calls contiguous where there is one row.
+        x = np.ascontiguousarray(_floats(x))
+        x = torch.from_numpy(x if x.flags.writeable and min(x.strides, default=0) >= 0 else x.copy())
     if dtype is None:
         dtype = x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float64
     return x.to(dtype)
+
+
+def _floats(x: Any) -> np.ndarray:
+    """As float32 or float64 of this machine's byte order."""
+    try:
+        array = np.asarray(x)
+        return array if array.dtype in (np.float32, np.float64) and array.dtype.isnative else array.astype(np.float64)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ValueError(
+            f"Numbers were expected, and a {type(x).__name__} cannot be read as such "
+            f"({' '.join(str(error).split())[:120].rstrip('.')}); give an array of floats."
+        ) from error
 
 
 @dataclass
@@ -187,6 +199,15 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def _after_fork() -> None:
+    """One thread in a forked process: those of its parent's pool are not copied, and waiting for them never ends."""
+    torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def threads_for(n: int, device: torch.device | None = None):
     """One thread for problems of fewer than 2000 rows, and beside an accelerator.
 
@@ -198,11 +219,30 @@ def threads_for(n: int, device: torch.device | None = None):
 
 
 def available_memory(device: torch.device | None = None) -> int:
-    """Bytes this process may still allocate, as far as the system tells."""
+    """Bytes this process may still allocate, as far as the system tells; at most what HGK_MEMORY says.
+
+    The environment variable HGK_MEMORY is a number of bytes, or one with a unit: 500M, 4G, 1.5GiB. It is asked for
+    before every large allocation, so that a MemoryError of one sentence comes in place of a killed process.
+    """
     if device is not None and device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # torch's own, not in use
-        return torch.cuda.mem_get_info(device)[0] + kept
-    return int(min(limit for limit in (_physical(), _available(), _control_group()) if limit is not None))
+        limits: tuple[float | None, ...] = torch.cuda.mem_get_info(device)[0] + kept, _asked()
+    else:
+        limits = _physical(), _available(), _control_group(), _asked()
+    return int(min(limit for limit in limits if limit is not None))
+
+
+def _asked() -> float | None:
+    """HGK_MEMORY, in bytes."""
+    text = os.environ.get("HGK_MEMORY", "").strip()
+    if not text:
+        return None
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*([KMGT]?)(?:I?B)?", text.upper())
+    if found is None:
+        raise ValueError(
+            f"HGK_MEMORY={text!r} is set; a number of bytes is expected, such as 500M or 4G, so correct it or unset it."
+        )
+    return float(found[1]) * 1024 ** " KMGT".index(found[2] or " ")
 
 
 def _physical() -> float:
@@ -264,8 +304,13 @@ def require_memory(
     """Raise MemoryError, before anything is allocated, if ``matrices`` arrays of this shape do not fit."""
     needed, free = matrices * rows * columns * dtype.itemsize, available_memory(device)
     if needed > free:
-        fits = int((free / (matrices * dtype.itemsize)) ** 0.5)
+        fits = int((free / (matrices * dtype.itemsize)) ** 0.5) if rows == columns else int(free / needed * rows)
+        room = "allowed by HGK_MEMORY" if _asked() == free else "free"
         raise MemoryError(
-            f"{what} with {rows} x {columns} entries needs {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB "
-            f"are free; use at most about {fits} rows, for instance by fitting on a random part of the data."
+            f"{what} with {rows} x {columns} entries needs {gibibytes(needed)} and {gibibytes(free)} are {room}; use "
+            f"at most about {fits} rows, for instance by fitting on a random part of the data."
         )
+
+
+def gibibytes(count: float) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**28 else f"{count / 2**20:.2g} MiB"

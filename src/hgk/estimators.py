@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,9 @@ import torch
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    _check_y,
-    check_consistent_length,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from hgk import checks
 from hgk.architectures import Architecture, grouped
 from hgk.arrays import (
     blocks,
@@ -122,6 +116,7 @@ class _HGK(BaseEstimator):
         merged = merge_rows(reader(columns), Y, weight)
         self._check_rows(merged.X, reader)
         encoder = self._encoder(merged, reader, preset)
+        require_memory(len(merged.X), len(encoder.features), 3, torch.float64, "A table of features")
         rows = Rows(*map(torch.from_numpy, (encoder(merged.X), merged.y, merged.weight)))
 
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
@@ -162,6 +157,15 @@ class _HGK(BaseEstimator):
                 raise TypeError(f"architecture holds {shape!r}; Architectures such as two_layers(d, 8) are expected.")
         if self.callback is not None and not callable(self.callback):
             raise TypeError(f"callback={self.callback!r} was given; a function of one event is expected, or None.")
+        if self.n_jobs is not None and (not isinstance(self.n_jobs, Integral) or self.n_jobs == 0):
+            raise ValueError(f"n_jobs={self.n_jobs!r} was given; a whole number such as 2, or -1 for all, is expected.")
+        try:
+            check_random_state(self.random_state)
+        except ValueError as error:
+            raise ValueError(
+                f"random_state={self.random_state!r} was given; a whole number from 0 to 2**32 - 1 is expected, or a "
+                "RandomState, or None."
+            ) from error
         if self.kernel is not None and self.optimiser is not None:
             raise ValueError("kernel and optimiser were given together; a given kernel keeps its weights, so give one.")
         given = [name for name in ("kernel", "architecture", "groups") if getattr(self, name) is not None]
@@ -205,7 +209,9 @@ class _HGK(BaseEstimator):
         if not isinstance(plan, LeaveOneOutGradients):
             matrices = MATRICES * self._workers(plan)
             require_memory(n, n, matrices, torch.float64, "A fit on kernel matrices", device)
-        elif n > (most := exact_rows(device)):
+        elif n <= (most := exact_rows(device)):
+            require_memory(n, n, 3, torch.float64, "A kernel matrix and its Cholesky factor", device)
+        else:
             _log.info("%d rows are more than the exact machine takes (%d); using Nyström's on centres.", n, most)
 
     def _plan(self, preset: Preset, encoder: Encoder) -> Plan:
@@ -298,31 +304,24 @@ class _HGK(BaseEstimator):
 
     def _read(self, X, y, sample_weight) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
         columns = self._columns(X, reset=True)
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        check_consistent_length(X, y)
-        y = _check_y(y, multi_output=self._multi_output, y_numeric=self._y_numeric, estimator=self)
+        y = checks.labels(y, len(columns[0]), type(self).__name__, self._multi_output, self._y_numeric)
         self._check_width()
-        weight = _check_sample_weight(sample_weight, columns[0], dtype=np.float64, ensure_non_negative=True)
-        weight = np.where(weight < 1e-12 * weight.max(), 0.0, weight)  # no difference to the fit, but to its rounding
+        weight = checks.weights(sample_weight, len(columns[0]))
         return columns, self._encode(y, weight), weight
 
     def _columns(self, X, reset: bool) -> list[np.ndarray]:
         """Float columns, object columns where they are categorical; infinite cells are refused."""
-        fewest = 2 if reset else 1
-        if not is_mixed(X):
-            X = validate_data(
-                self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=fewest, reset=reset
-            )
-            return split(X)[0]
-        validate_data(self, X, skip_check_array=True, reset=reset)
-        if len(X) < fewest:
-            raise ValueError(f"Found {len(X)} sample(s) (n_samples={len(X)}) while a minimum of {fewest} is required.")
+        X = checks.table(X, fewest=2 if reset else 1)
+        if not reset:
+            checks.width(X, self)
+        if is_mixed(X):
+            validate_data(self, X, skip_check_array=True, reset=reset)
+        else:
+            with np.errstate(over="ignore"):
+                X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=reset)
         columns, names = split(X)
-        for column, name in zip(columns, names, strict=True):
-            if column.dtype != object and np.isinf(column).any():
-                raise ValueError(f"Column {name!r} contains infinity; replace it by a number or a missing value.")
-        return columns
+        names = list(getattr(self, "feature_names_in_", names))
+        return [checks.finite(column, str(name)) for column, name in zip(columns, names, strict=True)]
 
     def _check_rows(self, X: np.ndarray, reader: Reader) -> None:
         if len(X) < 2:
@@ -593,8 +592,7 @@ class HGKRegressor(RegressorMixin, _HGK):
                 low = [weighted_quantile(-(elsewhere - r), weight, level).neg() for level in levels]
                 high = [weighted_quantile(elsewhere + r, weight, level) for level in levels]
                 bounds.append(torch.stack([torch.stack(low), torch.stack(high)], -1).transpose(1, 2))
-        middle, half = self._y_scaling.middle[:, None], self._y_scaling.half[:, None]
-        return torch.cat(bounds, 1).numpy() * half + middle
+        return self._y_scaling.inverse(torch.cat(bounds, 1).numpy().swapaxes(2, 3)).swapaxes(2, 3)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -624,7 +622,6 @@ class HGKClassifier(ClassifierMixin, _HGK):
     _multi_output, _y_numeric = False, False
 
     def _encode(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        check_classification_targets(y)
         self.classes_ = np.unique(y[weight > 0])
         if len(self.classes_) < 2:
             raise ValueError(

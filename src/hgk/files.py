@@ -37,7 +37,7 @@ import numpy as np
 import torch
 
 from hgk.architectures import Architecture
-from hgk.arrays import available_memory
+from hgk.arrays import available_memory, gibibytes
 from hgk.calibration import Calibration
 from hgk.codec import DTYPES, Decoder, Encoder, Malformed
 from hgk.estimators import CLIP, HGKClassifier, HGKRegressor
@@ -353,18 +353,27 @@ def versions() -> dict[str, str]:
 def write_atomically(path: str | os.PathLike, write: Callable[[BinaryIO], Any]) -> None:
     """Let ``write`` fill a file beside ``path``, see it on disk, then rename it to ``path``.
 
-    Whatever fails on the way (a full disk, Ctrl-C), the old file is unchanged and the new one is removed.
+    Whatever fails on the way (a full disk, Ctrl-C), the old file is unchanged and the new one is removed. Where the
+    system has files without a name, the new one has none until it is whole, so that not even a killed process leaves
+    a part of it.
     """
-    goal = Path(os.path.realpath(path))  # a link keeps pointing to the file
+    try:
+        goal = Path(os.path.realpath(path))  # a link keeps pointing to the file
+        goal.exists()
+    except (OSError, ValueError, TypeError) as error:  # too long, a zero byte, no path at all
+        reason = getattr(error, "strerror", None) or error
+        raise ModelFileError(f"{str(path)[:60]!r} is no place for a file ({reason}); give the name of one.") from error
     if goal.is_dir() or not goal.parent.is_dir():
         what = "is a folder" if goal.is_dir() else f"has no folder {goal.parent}"
         raise ModelFileError(f"{path} {what}; give the name of a file in a folder that exists.")
-    part = goal.with_name(f".{goal.name[:100]}.{secrets.token_hex(4)}.part")
+    if goal.exists() and not goal.is_file():  # /dev/stdout, a pipe: nothing to replace
+        _write_through(path, write)
+        return
+    part = goal.with_name(f".{goal.name[:50]}.{secrets.token_hex(4)}.part")
     try:
-        with open(part, "xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
+        if not _written_unnamed(part, write):
+            with open(part, "xb") as file:
+                _write_and_sync(file, write)
         if goal.exists():
             part.chmod(stat.S_IMODE(goal.stat().st_mode))
         os.replace(part, goal)
@@ -377,6 +386,41 @@ def write_atomically(path: str | os.PathLike, write: Callable[[BinaryIO], Any]) 
         with suppress(OSError):
             part.unlink()
     _sync_folder(goal.parent)
+
+
+def _write_and_sync(file: BinaryIO, write: Callable[[BinaryIO], Any]) -> None:
+    write(file)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _written_unnamed(part: Path, write: Callable[[BinaryIO], Any]) -> bool:
+    """Write a file that gets the name ``part`` when it is whole, where system and file system can."""
+    if not hasattr(os, "O_TMPFILE"):
+        return False
+    try:
+        handle = os.open(part.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
+    except OSError:
+        return False
+    with open(handle, "wb") as file:
+        _write_and_sync(file, write)
+        with suppress(OSError):
+            folder = os.open(part.parent, os.O_RDONLY)
+            try:  # with a folder, since only then Python asks the system to follow the link in /proc
+                os.link(f"/proc/self/fd/{handle}", part, src_dir_fd=folder, follow_symlinks=True)
+            finally:
+                os.close(folder)
+    return part.exists()
+
+
+def _write_through(path: str | os.PathLike, write: Callable[[BinaryIO], Any]) -> None:
+    try:
+        with open(path, "wb") as file:
+            write(file)
+    except OSError as error:
+        raise ModelFileError(
+            f"{path} could not be written ({error.strerror or error}); make room, or choose another place."
+        ) from error
 
 
 def _sync_folder(folder: Path) -> None:
@@ -463,20 +507,21 @@ def _opened(path: str | os.PathLike) -> tuple[bytearray, dict[str, Any]]:
 def _bytes(path: str | os.PathLike) -> bytearray:
     """The file in memory, if it is a file and there is room for it."""
     try:
+        if "\0" in str(path):
+            raise ModelFileError(f"{str(path)!r} has a zero byte; give the name of a file that hgk.save wrote.")
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise ModelFileError(f"{path} is not a regular file; give a file that hgk.save wrote.")
             if 3 * status.st_size > available_memory():
                 raise ModelFileError(
-                    f"{path} has {status.st_size / 2**30:.1f} GiB, and loading it needs three times as much memory as "
-                    "is not free; use a larger machine, or save the model with compact=True."
+                    f"{path} has {gibibytes(status.st_size)}, and loading it needs three times as much memory, which "
+                    "is not free; use a larger machine, raise HGK_MEMORY, or save the model with compact=True."
                 )
             return bytearray(file.read(status.st_size))
-    except OSError as error:
-        raise ModelFileError(
-            f"{path} cannot be read ({error.strerror or error}); give a file that hgk.save wrote."
-        ) from error
+    except (OSError, TypeError) as error:  # TypeError: of what is no path
+        reason = getattr(error, "strerror", None) or error
+        raise ModelFileError(f"{path} cannot be read ({reason}); give a file that hgk.save wrote.") from error
 
 
 def _header(path: str | os.PathLike, blob: bytearray) -> tuple[dict[str, Any], int]:

@@ -18,9 +18,12 @@ result depends on the order in which the rows came. Every statistic below is wei
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from itertools import pairwise
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -29,6 +32,8 @@ import numpy as np
 MOST_CATEGORIES = 30
 # Knots that a rank copy keeps of its column's distribution function.
 KNOTS = 512
+# The largest number that a kernel takes as it is: squares of it, times weights, must be numbers.
+LARGEST = 1e100
 # Steps of all columns together, and of one column.
 ALL_STEPS, MOST_STEPS = 96, 16
 
@@ -57,7 +62,10 @@ class Scaling:
             return np.clip((x - self.middle) * self.factor, -1e9, 1e9)
 
     def inverse(self, u: np.ndarray) -> np.ndarray:
-        return u * self.half + self.middle
+        """Finite u become finite x, infinite ones stay so, also where the column was constant."""
+        most = np.finfo(float).max
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.where(np.isinf(u), u, np.clip(u * self.half + self.middle, -most, most))
 
 
 @dataclass(frozen=True)
@@ -111,27 +119,62 @@ class Reader:
 
     def _column(self, column: np.ndarray, name: str, levels: tuple[Any, ...] | None) -> np.ndarray:
         if levels is None:
-            if column.dtype == object:
-                raise ValueError(
-                    f"Column {name!r} holds text such as {next(v for v in column if v is not None)!r} but was numeric "
-                    "when the model was fitted; give numbers in it."
-                )
-            return column
-        if column.dtype != object:
-            column = _as_categories(column)
+            return column if column.dtype != object else _numbers_of_texts(column, name)
         code = {level: float(i) for i, level in enumerate(levels)}
-        return np.array([np.nan if v is None else code.get(v, -1.0) for v in column])
+        if column.dtype != object:
+            return np.array([np.nan if v != v else _code_of_number(v, code) for v in column.tolist()], dtype=float)
+        return np.array([np.nan if v is None else code.get(v, -1.0) for v in column], dtype=float)
 
 
 def _level_key(level: Any) -> tuple[str, Any]:
     return type(level).__name__, level
 
 
-def _as_categories(column: np.ndarray) -> np.ndarray:
+def _numbers_of_texts(column: np.ndarray, name: str) -> np.ndarray:
+    """Texts that are numbers, in a column that was numeric when the model was fitted."""
+    out = np.full(len(column), np.nan)
+    for i, cell in enumerate(column):
+        try:
+            out[i] = np.nan if cell is None else float(cell)
+        except ValueError as error:
+            raise ValueError(
+                f"Column {name!r} holds text such as {cell!r} but was numeric when the model was fitted; give numbers "
+                "in it."
+            ) from error
+    return out
+
+
+def _code_of_number(value: float, code: dict[Any, float]) -> float:
+    """Of a number where texts were learned: 7 is found as "7", as "7.0" or, if there is no such text, as a truth."""
+    names = [str(value)] + ([str(int(value)), {0.0: "False", 1.0: "True"}.get(value)] if value % 1 == 0 else [])
+    return next((code[name] for name in names if name in code), -1.0)
+
+
+def is_missing(value: Any) -> bool:
+    """None, NaN of any type, and pandas' NA and NaT."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    return isinstance(value, float | np.floating) and bool(value != value)
+
+
+def _as_objects(column: np.ndarray) -> np.ndarray:
     """Cells as Python objects, missing ones as None."""
     out = np.empty(len(column), dtype=object)
-    out[:] = [None if v is None or v != v else v.item() if isinstance(v, np.generic) else v for v in column]
+    out[:] = [None if is_missing(v) else v.item() if isinstance(v, np.generic) else v for v in column]
     return out
+
+
+def as_float(value: Any, name: str) -> float:
+    """A number, or a text of one, as a float; one that is too large for a float is refused."""
+    try:
+        return float(value)
+    except OverflowError as error:
+        digits = len(str(abs(int(value)))) if abs(value) < 10**4000 else "thousands of"
+        raise ValueError(
+            f"Column {name!r} holds a number of {digits} digits, too large for a float; divide it, or leave it out."
+        ) from error
 
 
 def columns_of(table: Any) -> tuple[list[np.ndarray], list[str]]:
@@ -147,31 +190,58 @@ def _read_column(column: Any, name: str) -> np.ndarray:
             f"Column {name!r} holds dates ({column.dtype}); turn it into numbers, such as a year, a day of the week or "
             "days since an event, or leave it out."
         )
-    if any(word in kind for word in ("object", "str", "utf8", "categor", "enum")):
+    if kind.startswith("complex"):
+        raise ValueError(
+            f"Complex data not supported: column {name!r} holds complex numbers; give their real and imaginary parts."
+        )
+    if kind.startswith(("categor", "enum")):  # whatever they are, numbers too, they were meant as categories
+        cells = _as_objects(np.asarray(column.to_numpy(), dtype=object))
+        # whole numbers come as floats where cells are missing
+        return _texts(np.array([int(v) if isinstance(v, float) and v % 1 == 0 else v for v in cells], dtype=object))
+    if kind.startswith(("list", "struct", "array", "binary")):
+        raise _no_cells(name, f"is of type {_cut(str(column.dtype))}")
+    if any(word in kind for word in ("object", "str", "utf8")):
         return _object_column(np.asarray(column.to_numpy(), dtype=object), name)
     if kind in ("bool", "boolean"):
-        return _object_to_float(np.asarray(column.to_numpy(), dtype=object))
-    values = column.to_numpy(dtype=float, na_value=np.nan) if hasattr(column, "array") else column.to_numpy()
-    return np.asarray(values, dtype=float)
+        return _object_to_float(np.asarray(column.to_numpy(), dtype=object), name)
+    try:
+        values = column.to_numpy(dtype=float, na_value=np.nan) if hasattr(column, "array") else column.to_numpy()
+        return np.asarray(values, dtype=float).reshape(len(column))
+    except (TypeError, ValueError) as error:
+        raise _no_cells(name, f"is of type {_cut(str(column.dtype))}") from error
 
 
 def _object_column(cells: np.ndarray, name: str) -> np.ndarray:
     """An object column is numeric if all its cells are numbers, else categorical."""
-    cells = _as_categories(cells)
+    cells = _as_objects(cells)
     present = [v for v in cells if v is not None]
-    if present and all(isinstance(v, (int, float)) for v in present):
-        return _object_to_float(cells)
-    odd = next((v for v in present if not isinstance(v, (str, int, float, bool))), None)
+    if present and all(isinstance(v, Real | Decimal) for v in present):
+        return _object_to_float(cells, name)
+    odd = next((v for v in present if not isinstance(v, str | Real | Decimal)), None)
     if odd is not None:
-        raise TypeError(
-            f"Column {name!r} holds {odd!r}; a cell's argument must be a string or a number, or a missing value."
-        )
-    # one type per column, so that categories can be sorted and compared
+        raise _no_cells(name, f"holds {_cut(repr(odd))}")
+    return _texts(cells)
+
+
+def _no_cells(name: str, what: str) -> TypeError:
+    return TypeError(
+        f"Column {name!r} {what}; a cell's argument must be a string or a number, or a missing value, so turn it into "
+        "these."
+    )
+
+
+def _texts(cells: np.ndarray) -> np.ndarray:
+    """One type per column, so that categories can be sorted and compared."""
     return np.array([None if v is None else str(v) for v in cells], dtype=object)
 
 
-def _object_to_float(cells: np.ndarray) -> np.ndarray:
-    return np.array([np.nan if v is None or v != v else float(v) for v in cells])
+def _cut(text: str, most: int = 60) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _object_to_float(cells: np.ndarray, name: str) -> np.ndarray:
+    return np.array([np.nan if is_missing(v) else as_float(v, name) for v in cells], dtype=float)
 
 
 @dataclass(frozen=True)
@@ -182,7 +252,16 @@ class Inputs:
     encoder: Encoder
 
     def __call__(self, X: Any) -> np.ndarray:
-        return self.encoder(self.reader(split(X)[0]))
+        shape = np.shape(X)
+        if len(shape) != 2 or shape[1] != len(self.reader.names):
+            raise ValueError(
+                f"A table of shape {shape} was given; rows with the {len(self.reader.names)} columns that the kernel "
+                "was learned on are expected, so give these."
+            )
+        table = self.reader(split(X)[0])
+        if np.isinf(table).any():
+            raise ValueError("The rows given to a kernel contain infinity; replace it by a number or a missing value.")
+        return self.encoder(table)
 
 
 def split(X: Any) -> tuple[list[np.ndarray], list[str]]:
@@ -199,9 +278,8 @@ def split(X: Any) -> tuple[list[np.ndarray], list[str]]:
 def is_mixed(X: Any) -> bool:
     """Whether a table has columns that are not plain numbers."""
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
-        kinds = [str(kind).lower() for kind in X.dtypes]
-        return not all(kind.startswith(("int", "uint", "float", "bool")) for kind in kinds)
-    return isinstance(X, np.ndarray) and X.dtype.kind in "US" and X.ndim == 2
+        return not all(re.match(r"u?int\d|float\d|bool", str(kind).lower()) for kind in X.dtypes)
+    return isinstance(X, np.ndarray) and X.dtype.kind in "USO" and X.ndim == 2
 
 
 # --------------------------------------------------------------------------------------------- encoding
@@ -272,6 +350,11 @@ class Unchanged:
                 f"Column {self.names[0][0]!r} has missing cells, and the kernel given takes columns as they are; fill "
                 "them, or give a kernel that an estimator has learned."
             )
+        if np.abs(x).max(initial=0) > LARGEST:
+            raise ValueError(
+                f"Column {self.names[0][0]!r} holds {x[np.abs(x).argmax()]:g}, and the kernel given takes columns as "
+                f"they are, up to {LARGEST:g}; divide it, or give a kernel that an estimator has learned."
+            )
         return x[:, None]
 
 
@@ -330,10 +413,19 @@ class Numeric:
         if self.ranks:
             out.append(np.where(present, np.interp(filled, self.knots, self.heights), 0.0))
         for low, high in pairwise(self.steps):
-            out.append(np.clip((filled - low) / (high - low), 0, 1) - 0.5)
+            out.append(_rise(filled, low, high) - 0.5)
         if self.missing:
             out.append(np.where(present, -0.5, 0.5))
         return np.column_stack(out)
+
+
+def _rise(x: np.ndarray, low: float, high: float) -> np.ndarray:
+    """From 0 at ``low`` to 1 at ``high``; halved, since the difference of two floats need not be one."""
+    width = high / 2 - low / 2
+    if not width > 0:  # neighbours among the smallest floats
+        return (x > low).astype(float)
+    with np.errstate(over="ignore"):
+        return np.clip((x / 2 - low / 2) / width, 0, 1)
 
 
 def _centre(values: np.ndarray, mass: np.ndarray, heights: np.ndarray, robust: bool) -> tuple[float, float]:
@@ -342,13 +434,15 @@ def _centre(values: np.ndarray, mass: np.ndarray, heights: np.ndarray, robust: b
     if not robust:
         return low / 2 + high / 2, high / 2 - low / 2
     quartiles = np.interp([0.25, 0.5, 0.75], heights, values)
-    deviation = (quartiles[2] / 2 - quartiles[0] / 2) * 2 / 1.349
     share = mass / mass.sum()
-    if deviation <= 0:  # more than half the rows have the same value
-        mean = share @ values
-        deviation = np.sqrt(share @ (values - mean) ** 2)
-    if not 3 * deviation < high / 2 - low / 2:
-        return low / 2 + high / 2, high / 2 - low / 2
+    with np.errstate(over="ignore"):  # a deviation beyond the largest float is not a short one
+        deviation = (quartiles[2] / 2 - quartiles[0] / 2) * 2 / 1.349
+        if deviation <= 0:  # more than half the rows have the same value
+            exponent = np.frexp(high / 2 - low / 2)[1]  # squares of what is divided by this are numbers
+            apart = np.ldexp(values / 2 - share @ values / 2, -exponent)
+            deviation = np.ldexp(np.sqrt(share @ apart**2), exponent + 1)
+        if not 3 * deviation < high / 2 - low / 2:
+            return low / 2 + high / 2, high / 2 - low / 2
     return float(quartiles[1]), float(3 * deviation)
 
 

@@ -126,7 +126,19 @@ class HierarchicalKernel:
             if rows is not None and (rows.ndim != 2 or rows.shape[1] != self.architecture.d):
                 raise ValueError(
                     f"An array of shape {tuple(rows.shape)} was given; this kernel expects rows with "
-                    f"{self.architecture.d} columns."
+                    f"{self.architecture.d} columns, so give these."
+                )
+            if rows is not None and not bool(rows.isfinite().all()):
+                raise ValueError(
+                    "The rows given to a kernel contain NaN or infinity; fill these cells, or use a kernel that an "
+                    "estimator has learned, which knows what to do with missing ones."
+                )
+            # the fourth root leaves room for squares of rows times weights, and their sum over columns
+            most = torch.finfo(rows.dtype).max ** 0.25 if rows is not None else 0.0
+            if rows is not None and bool((rows.abs() > most).any()):
+                raise ValueError(
+                    f"The rows given to a kernel hold {float(rows.abs().max()):g}; numbers up to {most:.0e} are "
+                    "expected, so divide the columns, for instance by their standard deviations."
                 )
 
     # --------------------------------------------------------------- gradients

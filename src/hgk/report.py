@@ -72,6 +72,7 @@ def write_report(model: Model, path: str | Path, X: Any = None, y: Any = None, t
 def report(model: Model, X: Any = None, y: Any = None, title: str | None = None) -> str:
     """The page as text; see :func:`write_report`."""
     findings.require_model(model)
+    model._training_rows("A report needs")
     if (X is None) != (y is None):
         raise ValueError("Of X and y one was given; rows that the fit has not seen need both.")
     new = None if X is None else findings.new_rows(model, X, y)

@@ -7,6 +7,7 @@ like 1.5. What is wrong is a :class:`TableError` of one sentence; what is odd is
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import difflib
 import gzip
@@ -18,12 +19,15 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from hgk.arrays import available_memory, gibibytes
 from hgk.files import write_atomically
 
 DELIMITERS = ",;\t|"
@@ -31,6 +35,8 @@ DELIMITERS = ",;\t|"
 MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "?", "-nan", "#N/A"]
 # Texts that a column may hold before it is remarked on; an encoder has indicators for 30.
 MANY_TEXTS = 100
+# How many times the size of a file its table may take as memory.
+ROOM = 8
 # Whole numbers that a target may take and still be taken for classes.
 MANY_CLASSES = 10
 
@@ -60,10 +66,7 @@ def read_table(
     name = "standard input" if str(path) == "-" else str(path)
     content = _bytes(path, name)
     if content[:2] == b"\x1f\x8b":
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise TableError(f"{name} is a damaged gzip file ({error}); take another copy.") from error
+        content = _unzipped(content, name)
     if not content.strip():
         raise TableError(f"{name} is empty; give a table with a line of names and at least two rows.")
     binary = _columnar(content, name)
@@ -77,10 +80,33 @@ def read_table(
 
 
 def _bytes(path: str | Path, name: str) -> bytes:
+    most = available_memory() // ROOM
     try:
-        return sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
-    except OSError as error:
-        raise TableError(f"{name} cannot be read ({error.strerror or error}); give a file, or - for input.") from error
+        with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else open(path, "rb") as file:
+            content = file.read(most + 1)
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        reason = getattr(error, "strerror", None) or error
+        raise TableError(f"{name} cannot be read ({reason}); give a file, or - for input.") from error
+    return _fitting(content, most, name)
+
+
+def _fitting(content: bytes, most: int, name: str) -> bytes:
+    if len(content) > most:
+        raise TableError(
+            f"{name} has more than {gibibytes(most)}, and {ROOM} times as much is not free as memory; give a part of "
+            "its rows, or set HGK_MEMORY if there is more."
+        )
+    return content
+
+
+def _unzipped(content: bytes, name: str) -> bytes:
+    """What gzip packed; no more of it than fits into memory is unpacked, however small the file."""
+    most = available_memory() // ROOM
+    try:
+        with gzip.open(io.BytesIO(content)) as file:
+            return _fitting(file.read(most + 1), most, name)
+    except (OSError, EOFError, zlib.error) as error:
+        raise TableError(f"{name} is a damaged gzip file ({_one_line(error)}); take another copy.") from error
 
 
 def _columnar(content: bytes, name: str) -> pd.DataFrame | None:
@@ -102,10 +128,12 @@ def _columnar(content: bytes, name: str) -> pd.DataFrame | None:
             table = pa.ipc.open_stream(buffer).read_all()
         else:
             table = feather.read_table(buffer)
-    except (pa.ArrowException, OSError, ValueError) as error:
+        _refuse_duplicates(table.column_names, name)
+        return table.to_pandas().reset_index(drop=True)
+    except TableError:
+        raise
+    except Exception as error:  # a reader of bytes that may be anything: Arrow's errors, Thrift's, overflows
         raise TableError(f"{name} is a damaged {kind} file ({_one_line(error)}); take another copy.") from error
-    _refuse_duplicates(table.column_names, name)
-    return table.to_pandas().reset_index(drop=True)
 
 
 def _as_text(frame: pd.DataFrame, text: Collection[str]) -> pd.DataFrame:
@@ -118,29 +146,38 @@ def _as_text(frame: pd.DataFrame, text: Collection[str]) -> pd.DataFrame:
 
 
 def _decoded(content: bytes, name: str) -> str:
-    for mark, encoding in {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}.items():
-        if content.startswith(mark):
-            return content.decode(encoding, errors="replace")
+    # UTF-32 first: its mark begins with that of UTF-16
+    marks = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+    encoding = next((encoding for mark, encoding in marks.items() if content.startswith(mark)), "utf-8-sig")
     try:
-        text = content.decode("utf-8-sig")
+        text = content.decode(encoding)
     except UnicodeDecodeError as error:
         raise TableError(
             f"{name} is neither UTF-8 text nor Parquet, Arrow or Feather (byte {error.start}); save it as UTF-8."
         ) from error
-    if "\0" in text[:4096]:
-        raise TableError(f"{name} is neither text nor Parquet, Arrow or Feather; give a table in one of these forms.")
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise TableError(
+            f"{name} is neither text nor Parquet, Arrow or Feather (a zero byte in line {line}); give a table in one "
+            "of these forms."
+        )
     return text
 
 
 def _csv(text: str, name: str, delimiter: str | None, decimal: str | None, as_text: Collection[str]) -> Table:
-    sample = text[:65536] if len(text) <= 65536 else text[:65536].rsplit("\n", 1)[0]
-    delimiter = _given_delimiter(delimiter) or guess_delimiter(sample)
-    rows = list(csv.reader(io.StringIO(sample), delimiter=delimiter))
+    sample = _beginning(text)
+    try:
+        delimiter = _given_delimiter(delimiter) or guess_delimiter(sample)
+        rows = [row for row in csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter) if any(row)]
+    except csv.Error as error:
+        raise TableError(f"{name} is no CSV ({_one_line(error)}); correct it, or save it as Parquet.") from error
+    if not rows:
+        raise TableError(f"{name} has no names of columns; give a table with a line of names and at least two rows.")
     names = [cell.strip() for cell in rows[0]]
     _refuse_duplicates([n for n in names if n], name)
     if all(_number(cell, ".") or _number(cell, ",") for cell in names):
         raise TableError(f"The first line of {name} holds numbers only; give a first line with the columns' names.")
-    decimal = decimal or guess_decimal(rows[1:], delimiter)
+    decimal = _given_decimal(decimal, delimiter) or guess_decimal(rows[1:], delimiter)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -149,19 +186,66 @@ def _csv(text: str, name: str, delimiter: str | None, decimal: str | None, as_te
                 keep_default_na=False, na_values=MISSING, dtype={c: str for c in rows[0] if c.strip() in as_text},
                 low_memory=False,
             )  # fmt: skip
-    except (pd.errors.ParserError, pd.errors.ParserWarning, pd.errors.EmptyDataError, ValueError) as error:
+    except (pd.errors.ParserWarning, ValueError, OverflowError) as error:  # pandas' errors are ValueErrors
         raise TableError(
             f"{name} is no even table with the delimiter {delimiter!r} ({_one_line(error)}); correct that line, or "
             "give --delimiter."
         ) from error
     frame.columns = pd.Index([str(c).strip() for c in frame.columns])
-    return Table(frame, _text_notes(frame, as_text))
+    _refuse_duplicates(list(frame.columns), name)
+    frame = _large_numbers(frame, decimal, as_text)
+    return Table(frame, _short_rows(text, rows, delimiter) + _text_notes(frame, as_text))
+
+
+def _beginning(text: str, lines: int = 20, least: int = 65536, most: int = 2**23) -> str:
+    """The first lines, whole ones: wide tables have long ones."""
+    end = -1
+    for _ in range(lines):
+        found = text.find("\n", end + 1, most)
+        if found < 0:
+            break
+        end = found
+    end = max(end, text.rfind("\n", 0, least))
+    return text[: end + 1] if end >= 0 and len(text) > least else text[:most]
+
+
+def _large_numbers(frame: pd.DataFrame, decimal: str, as_text: Collection[str]) -> pd.DataFrame:
+    """Columns of whole numbers with more digits than an integer holds, which pandas leaves as texts."""
+    for name in [c for c in frame.columns if frame[c].dtype == object or isinstance(frame[c].dtype, pd.StringDtype)]:
+        cells = frame[name].dropna()
+        if name not in as_text and len(cells) and all(_number(str(c), decimal) for c in cells):
+            frame[name] = (
+                frame[name].map(lambda c: float(str(c).replace(decimal, ".")), na_action="ignore").astype(float)
+            )
+    return frame
+
+
+def _short_rows(text: str, rows: Sequence[Sequence[str]], delimiter: str) -> list[str]:
+    """A note on lines with fewer cells than names: among the first, and the last, where a copy may be cut off."""
+    line = re.split(r"[\r\n]", text[-65536:].rstrip("\r\n"))[-1]
+    last = next(csv.reader([line], delimiter=delimiter), [])
+    width = len(rows[0])
+    if '"' not in "".join(last) and 0 < len(last) < width and len(rows) > 1:
+        return [f"The last line has {len(last)} cells and the first {width}; those that lack count as missing."]
+    short = next((row for row in rows[1:-1] if len(row) < width), None)
+    if short is None:
+        return []
+    start = delimiter.join(short)[:40]
+    return [f"A line has {len(short)} cells and the first {width} ({start!r}); those that lack count as missing."]
+
+
+def _given_decimal(decimal: str | None, delimiter: str) -> str | None:
+    if decimal is not None and decimal not in (".", ","):
+        raise TableError(f"--decimal {decimal!r} was given; . or , is expected.")
+    if decimal is not None and decimal == delimiter:
+        raise TableError(f"--decimal {decimal!r} was given, which also separates the cells; give another --delimiter.")
+    return decimal
 
 
 def _given_delimiter(delimiter: str | None) -> str | None:
     named = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
     found = named.get(delimiter or "", delimiter)
-    if found is not None and len(found) != 1:
+    if found is not None and (len(found) != 1 or found in '\r\n"'):
         raise TableError(f"--delimiter {delimiter!r} was given; one character is expected, or tab.")
     return found
 
@@ -177,7 +261,7 @@ def guess_delimiter(sample: str) -> str:
     """
 
     def merit(delimiter: str) -> tuple[float, int]:
-        widths = [len(row) for row in csv.reader(io.StringIO(sample), delimiter=delimiter) if row][:200]
+        widths = [len(row) for row in csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter) if row][:200]
         if not widths or widths[0] < 2:
             return 0.0, 0
         return round(sum(w == widths[0] for w in widths) / len(widths), 1), widths[0]
@@ -286,7 +370,7 @@ def target_of(column: pd.Series, task: str = "auto") -> Target:
     else:
         classes, reason = task == "classification", f"{task}, as asked"
     if not classes and numbers is None:
-        odd = next(v for v in cells if not isinstance(v, int | float | np.number))
+        odd = next((v for v in cells if not isinstance(v, int | float | np.number)), cells.iloc[0])
         raise TableError(f"The target {name!r} holds {odd!r}; regression needs numbers, so give --task classification.")
     if classes and distinct < 2:
         raise TableError(f"The target {name!r} has the single value {cells.iloc[0]!r}; there is nothing to learn.")
@@ -298,19 +382,22 @@ def target_of(column: pd.Series, task: str = "auto") -> Target:
     if classes and (numbers is None or cells.dtype == bool):
         return Target(cells.astype(str).to_numpy(dtype=object), True, reason, present)
     y = np.asarray(numbers, dtype=float)
-    return Target(y.astype(np.int64) if classes and (y % 1 == 0).all() else y, classes, reason, present)
+    exact = classes and bool((np.abs(y) < 2**53).all() and (y % 1 == 0).all())
+    return Target(y.astype(np.int64) if exact else y, classes, reason, present)
 
 
 def _numbers(cells: pd.Series) -> np.ndarray | None:
     if pd.api.types.is_bool_dtype(cells.dtype) or pd.api.types.is_numeric_dtype(cells.dtype):
         return cells.to_numpy(dtype=float)
+    if cells.dtype == object and all(isinstance(v, Real | Decimal) and not isinstance(v, bool) for v in cells):
+        return np.array([float(v) for v in cells])  # Parquet's decimals
     return None
 
 
 def _decide(name: str, cells: pd.Series, numbers: np.ndarray | None, distinct: int) -> tuple[bool, str]:
     if numbers is None or pd.api.types.is_bool_dtype(cells.dtype):
         return True, f"classification, since {name!r} holds {distinct} different texts or truth values"
-    whole = bool((numbers % 1 == 0).all())
+    whole = bool(np.isfinite(numbers).all() and (numbers % 1 == 0).all())
     if whole and (distinct == 2 or (distinct <= MANY_CLASSES and len(cells) >= 10 * distinct)):
         return True, f"classification, since {name!r} takes {distinct} whole numbers; --task regression if they measure"
     return False, f"regression, since {name!r} takes {distinct} different numbers"
@@ -323,7 +410,14 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
     """CSV, with .gz zipped; Parquet and Feather by the ending; standard output for "-". Never half a file."""
     name = str(path).lower()
     if str(path) == "-":
-        sys.stdout.write(frame.to_csv(index=False))
+        try:
+            sys.stdout.write(frame.to_csv(index=False))
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise  # whoever reads has enough
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or _one_line(error)
+            raise TableError(f"Standard output could not be written ({reason}); make room, or give --out.") from error
         return
     buffer = io.BytesIO()
     if name.endswith((".parquet", ".pq")):

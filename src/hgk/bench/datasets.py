@@ -26,6 +26,7 @@ import numpy as np
 import pandas as pd
 
 from hgk.bench.protocol import as_numbers
+from hgk.files import write_atomically
 
 ENVIRONMENT = "HGK_DATA_HOME"
 
@@ -304,9 +305,8 @@ def _download(spec: Spec, data_home: str | os.PathLike | None) -> Path:
         ) from error
     checked(prepare(table, spec), spec, f"OpenML's number {spec.openml}", content=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(f".{os.getpid()}")
-    table.to_parquet(unfinished)
-    unfinished.replace(path)
+    content = table.to_parquet(None)
+    write_atomically(path, lambda file: file.write(content))
     return path
 
 

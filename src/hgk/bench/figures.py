@@ -9,6 +9,7 @@ From the paper's table the middle gives the counts its caption quotes (at 5 %: O
 at 10 % the table gives Ours 4, RF 6, DNN 11, the caption says 4, 5, 9.
 """
 
+import io
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import median
@@ -25,6 +26,7 @@ from hgk.bench import published
 from hgk.bench.palette import Look, looks
 from hgk.bench.summary import Row, Summary, baseline, gain, lag, summarise
 from hgk.bench.tables import p_text, seconds_text
+from hgk.files import write_atomically
 
 PAPERS_THREE = ("Ours (paper)", "RF", "DNN")
 X = np.linspace(0, 0.5, 501)
@@ -213,6 +215,10 @@ def figures(summary: Summary) -> dict[str, Figure]:
     return found
 
 
+def _write(content: bytes, path: Path) -> None:
+    write_atomically(path, lambda file: file.write(content))
+
+
 def write_figures(rows: Iterable[Row], folder: str | Path) -> list[Path]:
     """Write every figure as PNG and SVG into ``folder``, which is made if it is not there; return the files.
 
@@ -232,6 +238,8 @@ def write_figures(rows: Iterable[Row], folder: str | Path) -> list[Path]:
         for name, figure in figures(summarise(rows)).items():
             for kind in ("png", "svg"):
                 path = folder / f"{name}.{kind}"
-                figure.savefig(path, dpi=150, metadata={"Date": None} if kind == "svg" else {})
+                drawn = io.BytesIO()
+                figure.savefig(drawn, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else {})
+                _write(drawn.getvalue(), path)
                 written.append(path)
     return written

@@ -15,7 +15,9 @@ import json
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -126,11 +128,26 @@ class Store:
                 if end:
                     file.seek(end - 1)
                     line = line if file.read(1) == b"\n" else b"\n" + line
-                if file.write(line) != len(line):
-                    raise StoreError(f"The store {self.path} took only a part of a row; the disk may be full.")
-                os.fsync(file.fileno())
+                self._write(file, line, end)
             if new:
                 _sync_folder(self.path.parent)
+
+    def _write(self, file: FileIO, line: bytes, end: int) -> None:
+        """The line on the disk, or nothing of it."""
+        try:
+            written = file.write(line)
+            os.fsync(file.fileno())
+        except OSError as error:
+            written, reason = -1, error.strerror or str(error)
+        else:
+            reason = "it took a part of a row, the disk may be full"
+        if written != len(line):
+            with suppress(OSError):
+                file.truncate(end)
+            raise StoreError(
+                f"The store {self.path} could not be written ({reason}) and is as it was before; make room, and the "
+                "same command goes on."
+            )
 
     def _read(self) -> tuple[list[Row], list[Damage]]:
         """As it is now; read again only when it has grown."""

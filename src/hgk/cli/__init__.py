@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -65,26 +65,66 @@ app.command("info")(models.info)
 app.command("demo")(models.demo)
 
 
+def _version(asked: bool) -> None:
+    """At once: no command is needed."""
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
 @app.callback()
 def root(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", callback=_version, is_eager=True)
+    ] = False,
 ) -> None:
     """Kernel machines with learned hierarchical Gaussian kernels."""
     os.environ["HGK_DEBUG"] = "1" if debug else os.environ.get("HGK_DEBUG", "")
-    if version:
-        typer.echo(__version__)
-        raise typer.Exit
 
 
 def run() -> None:
     """The entry point: errors that are expected end in one sentence."""
     try:
-        app()
+        code = app(prog_name="hgk", standalone_mode=False)
+    except typer.Abort:
+        sys.stderr.write("hgk: stopped.\n")
+        sys.exit(130)
+    except BrokenPipeError:  # whoever read the output has enough
+        _forget_output()
+        sys.exit(1)
     except Exception as error:
+        if hasattr(error, "format_message"):  # the parser's own; without a command it is the help
+            sys.stderr.write(f"{_usage(error)}\n")
+            sys.exit(2)
         if os.environ.get("HGK_DEBUG"):
             raise
-        known = isinstance(error, tuple(EXPECTED))
-        fault = "" if known else f" ({type(error).__name__}); `hgk --debug …` shows where."
-        sys.stderr.write(f"hgk: {error}{fault}\n")
+        sys.stderr.write(f"hgk: {_sentence(error)}\n")
+        _forget_output()
         sys.exit(2)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _usage(error: Any) -> str:
+    said, context = error.format_message(), getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return said or (context.get_help() if context else "")
+    path = context.command_path if context is not None else "hgk"
+    return f"hgk: {' '.join(said.split()).replace('. D', ', d').rstrip('.?')}; `{path} --help` shows what can be given."
+
+
+def _sentence(error: Exception) -> str:
+    said = " ".join(str(error).split())
+    if isinstance(error, tuple(EXPECTED)):
+        return said
+    if isinstance(error, OSError):
+        return f"{error.filename or 'A file'} cannot be used ({error.strerror or said}); check it and its rights."
+    return f"An error was met that is not foreseen ({type(error).__name__}: {said}); `hgk --debug …` shows where."
+
+
+def _forget_output() -> None:
+    """What could not be written to a full disk is not tried again at the end, which would be a second message."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -79,6 +79,7 @@ def fit(
     write_report = _report_writer(report)
     for path in filter(None, (out, report)):
         _check_place(path)
+    _check_different({"DATA": data, "--out": str(out), "--report": None if report is None else str(report)})
     table = tables.read_table(data, delimiter, decimal)
     tables.column(table.frame, target, "The target")
     found = tables.target_of(table.frame[target], task)
@@ -177,6 +178,17 @@ def _check_place(path: Path) -> None:
         raise Unusable(f"{path} cannot be written; give a file in a folder that exists and may be written to.")
 
 
+def _check_different(places: dict[str, str | None]) -> None:
+    """Say before the work that a result would overwrite what was read, or another result."""
+    seen: dict[str, str] = {}
+    for name, place in places.items():
+        real = os.path.realpath(place) if place and place != "-" else None
+        if real is not None and real in seen and os.path.exists(os.path.dirname(real)) and name.startswith("--"):
+            raise Unusable(f"{name} {place} is also {seen[real]}, which it would overwrite; give another file.")
+        if real is not None:
+            seen.setdefault(real, name)
+
+
 def _report_writer(report: Path | None):
     if report is None:
         return None
@@ -194,7 +206,8 @@ def _score(model: Model, y: np.ndarray) -> dict[str, float]:
     if isinstance(model, HGKClassifier):
         found = model.classes_[(loo > 0).astype(int) if loo.ndim == 1 else loo.argmax(1)]
         return {"accuracy": float(np.mean(found == y))}
-    error, variance = float(np.mean((loo - y) ** 2)), float(np.var(y))
+    with np.errstate(over="ignore", invalid="ignore"):  # squares of the largest floats
+        error, variance = float(np.mean((loo - y) ** 2)), float(np.var(y))
     return {"rmse": error**0.5, "r2": 1 - error / variance if variance else 0.0}
 
 
@@ -311,6 +324,7 @@ def predict(
         raise Unusable("--proba was given with a regression; its certainty is told by --interval 0.9.")
     if out != "-":
         _check_place(Path(out))
+    _check_different({"MODEL": str(model), "DATA": data, "--out": out})
     notes: list[str] = []
     X = _inputs(fitted, data, delimiter, decimal, notes)
     with _interruptible("nothing was written"), _noted(notes):

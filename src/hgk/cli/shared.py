@@ -14,4 +14,4 @@ class Unusable(Exception):
 
 
 # Errors whose message is a sentence for people; commands add theirs.
-EXPECTED: list[type[Exception]] = [Unusable, ModelFileError, OSError]
+EXPECTED: list[type[Exception]] = [Unusable, ModelFileError, MemoryError]

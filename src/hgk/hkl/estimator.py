@@ -11,9 +11,11 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from hgk import checks
 from hgk.arrays import blocks, tensor, threads_for
 from hgk.hkl.active import ActiveSet, Design, Solution
 from hgk.hkl.bases import Gaussians, Polynomials
+from hgk.inputs import split
 from hgk.selection import FOLDS, fold_numbers
 
 # λ in units of the labels' variance: two per decade, largest first, so that each solution starts the next.
@@ -65,6 +67,12 @@ def fit_path(F, y, design: Design, settings: Settings, lams: np.ndarray) -> Solu
     for lam in lams[:-1]:
         active.solve(lam, PATIENCE_IN_FOLDS)
     return active.solve(lams[-1], PATIENCE, certify=True)
+
+
+def exponents(X: np.ndarray) -> np.ndarray:
+    """Of the power of two that a column is divided by, so that squares of it are numbers; 0 for ordinary ones."""
+    most = np.abs(X).max(0)
+    return np.where((most > 1e-100) & (most < 1e100), 0, np.frexp(most)[1])
 
 
 class HKLRegressor(RegressorMixin, BaseEstimator):
@@ -175,13 +183,17 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
         self
         """
         self._check_parameters()
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, y_numeric=True)
+        X = self._rows(X, reset=True)
+        y = checks.labels(y, len(X), type(self).__name__, several=False, numeric=True)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         fold_of = torch.from_numpy(fold_numbers(len(X), min(FOLDS, len(X)), rng))
-        self._y_mean, self._y_scale = float(y.mean()), float(y.std()) or 1.0
+        self._exponents, (self._y_exponent,) = exponents(X), exponents(y[:, None])
         self._y_range = float(y.min()), float(y.max())
+        y = np.ldexp(y, -self._y_exponent)
+        self._y_mean, self._y_scale = float(y.mean()), float(y.std()) or 1.0
         with threads_for(len(X)):
-            rows, labels = tensor(X).to(self.device), tensor((y - self._y_mean) / self._y_scale)
+            rows = tensor(np.ldexp(X, -self._exponents)).to(self.device)
+            labels = tensor((y - self._y_mean) / self._y_scale)
             self._design = self._make_design(rows)
             F, labels = self._design.basis(rows), labels.to(self.device)
             settings = Settings(DTYPES[self.dtype], self.max_nodes, self.tol)
@@ -202,12 +214,32 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
         ndarray of shape (n_samples,)
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = self._rows(X, reset=False)
         t = np.concatenate([self._predict_rows(X[r]) for r in blocks(len(X), ROWS)])
-        return np.clip(t * self._y_scale + self._y_mean, *self._y_range)
+        return np.clip(self._in_units(t * self._y_scale + self._y_mean), *self._y_range)
+
+    def _in_units(self, t, power: int = 1):
+        """Of the labels, from numbers that were divided by a power of two."""
+        with np.errstate(over="ignore"):
+            return np.ldexp(t, power * self._y_exponent)
+
+    def _rows(self, X, reset: bool) -> np.ndarray:
+        """Finite numbers, one row per sample."""
+        X = checks.table(X, 2 if reset else 1)
+        if not reset:
+            checks.width(X, self)
+        validate_data(self, X, skip_check_array=True, reset=reset)
+        columns, names = split(X)
+        for column, name in zip(columns, names, strict=True):
+            if column.dtype == object or np.isnan(column).any():
+                what = "texts" if column.dtype == object else "NaN"
+                raise ValueError(f"Column {name!r} contains {what}; HKLRegressor needs numbers, so fill or encode it.")
+            checks.finite(column, name)
+        return np.column_stack(columns)
 
     def _predict_rows(self, X: np.ndarray) -> np.ndarray:
-        rows = tensor(X).to(self._solution.beta.device)
+        with np.errstate(over="ignore"):
+            rows = tensor(np.ldexp(X, -self._exponents)).to(self._solution.beta.device)
         return self._solution(self._design.basis(rows), self._design).cpu().numpy()
 
     def _make_design(self, rows: torch.Tensor) -> Design:
@@ -222,7 +254,7 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
             return np.append(LAMS[self.lam < LAMS], self.lam)
         risks = fold_risks(F, y, self._design, settings, fold_of, LAMS).mean(1)
         tried = np.isfinite(risks)
-        self.lams_, self.cv_risks_ = LAMS[tried], risks[tried] * self._y_scale**2
+        self.lams_, self.cv_risks_ = LAMS[tried], self._in_units(risks[tried] * self._y_scale**2, power=2)
         return LAMS[: int(np.argmin(risks)) + 1]
 
     def _store(self) -> None:
@@ -231,7 +263,7 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
         self.zeta_, self.eta_ = found.zeta.numpy(), found.eta.numpy()
         squares = np.bincount(found.node.cpu().numpy(), found.beta.cpu().numpy() ** 2, len(found.nodes))
         self.norms_ = np.sqrt(squares)
-        self.intercept_ = found.intercept * self._y_scale + self._y_mean
+        self.intercept_ = float(self._in_units(found.intercept * self._y_scale + self._y_mean))
         self.objective_, self.gap_ = found.primal, found.gap
         self.converged_ = found.gap <= self.tol * found.primal
         shares = np.zeros(self.n_features_in_)
@@ -244,6 +276,10 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(f"basis={self.basis!r} is unknown; use one of {', '.join(map(repr, BASES))}.")
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype={self.dtype!r} is unknown; use one of {', '.join(map(repr, DTYPES))}.")
+        try:
+            torch.empty(0, device=self.device)
+        except Exception as error:  # torch has several kinds
+            raise ValueError(f"device={self.device!r} was given, which cannot be used here; use 'cpu'.") from error
         for name, low in (("degree", 1), ("max_nodes", 2)):
             value = getattr(self, name)
             if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < low:

@@ -19,6 +19,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from hgk.files import write_atomically
+
 
 def td(text: str, value: object = None, kind: str = "", title: str = "") -> str:
     """A cell; ``text`` is HTML, ``value`` is what it is sorted by."""
@@ -101,8 +103,8 @@ def assemble(title: str, heading: str, style: str, body: str, data: Any, script:
 
 
 def write(text: str, path: str | Path) -> Path:
-    """Write a page; its folder is made if it is not there."""
-    path = Path(path)
+    """Write a page, whole or not at all; its folder is made if it is not there."""
+    path, content = Path(path), text.encode("utf-8", errors="replace")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8", errors="replace")
+    write_atomically(path, lambda file: file.write(content))
     return path
