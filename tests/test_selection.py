@@ -99,9 +99,9 @@ def test_the_papers_protocol_learns_per_fold_without_the_held_out_rows():
     seen = []
 
     class Spy(Algorithm1):
-        def learn(self, architecture, rows, clip, rng, progress):
+        def learn(self, architecture, rows, clip, rng, progress, problem=None):
             seen.append((architecture, rows))
-            return super().learn(architecture, rows, clip, rng, progress)
+            return super().learn(architecture, rows, clip, rng, progress, problem)
 
     architectures = [inhomogeneous(5), two_layers(5, 4)]
     progress = Progress()
