@@ -2,9 +2,17 @@
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from hgk import HGKClassifier, HGKRegressor
+from hgk import HGKClassifier, HGKQuantileRegressor, HGKRegressor
 
 
-@parametrize_with_checks([HGKRegressor(), HGKClassifier()])
+@parametrize_with_checks(
+    [
+        HGKRegressor(),
+        HGKClassifier(),
+        HGKClassifier("plain", loss="hinge"),
+        HGKClassifier("plain", loss="logistic", multi_class="ava"),
+        HGKQuantileRegressor("plain"),
+    ]
+)
 def test_every_scikit_learn_check(estimator, check):
     check(estimator)

@@ -408,9 +408,8 @@ class _HGK(BaseEstimator):
 
     @property
     def _clip(self) -> float:
-        """Where predictions are clipped: margins are not, since how far they exceed 1 tells them apart."""
-        loss = getattr(self.machines_[0], "loss", None)
-        return CLIP if loss is None else loss.clip(torch.ones(1)) if not loss.signs else float("inf")
+        """Where predictions are clipped."""
+        return self.machines_[0].clip
 
     def _loo_of_rows(self) -> torch.Tensor:
         """Of the distinct rows, in [-1, 1]; kept once computed. With another loss, of held-out folds."""
@@ -429,7 +428,7 @@ class _HGK(BaseEstimator):
         known = t.isfinite().all(1)  # a fit that was stopped early has not held out all rows
         if not self._of_loss:
             return known
-        best = known & cast(OfLoss, self.machines_[0]).aside
+        best = known & cast(torch.Tensor, cast(OfLoss, self.machines_[0]).aside)
         return best if bool(best.any()) else known
 
     def _predict_columns(self, X) -> np.ndarray:
@@ -486,9 +485,9 @@ class HGKRegressor(RegressorMixin, _HGK):
     """Regression with a hierarchical Gaussian kernel whose weights are learned.
 
     Solves ``min_f λ‖f‖² + (1/n) Σ L(y_i, f(x_i))`` over the kernel's function space, with the squared loss unless
-    another is asked for; the kernel's weights, its width γ and λ are chosen from the data. Columns and labels are scaled to [-1, 1], and
-    predictions are clipped to the range of the training labels. Columns may be categorical (in pandas and
-    polars frames) and may have missing cells.
+    another is asked for; the kernel's weights, its width γ and λ are chosen from the data. Columns and labels are
+    scaled to [-1, 1], and predictions are clipped to the range of the training labels. Columns may be categorical (in
+    pandas and polars frames) and may have missing cells.
 
     Parameters
     ----------
@@ -684,8 +683,8 @@ class HGKRegressor(RegressorMixin, _HGK):
         self._training_rows("Intervals need")
         if self._of_loss:
             raise ValueError(
-                f"predict_interval was called with loss={self.loss!r}; its intervals are those of least squares, so use "
-                "HGKQuantileRegressor(quantiles=[0.05, 0.95])."
+                f"predict_interval was called with loss={self.loss!r}; its intervals are those of least squares, so "
+                "use HGKQuantileRegressor(quantiles=[0.05, 0.95])."
             )
         if not (isinstance(coverage, Real) and 0 < coverage < 1):
             raise ValueError(f"coverage={coverage!r} was given; a number between 0 and 1 is expected, such as 0.9.")
@@ -721,8 +720,8 @@ class HGKQuantileRegressor(RegressorMixin, _HGK):
 
     For every level τ the machine of the pinball loss ``τ (y - t)₊ + (1 - τ)(t - y)₊``, all on the same kernel and each
     with its own λ, chosen by five folds. Where the functions of two levels cross, the predicted values are put in
-    order, which brings them nearer to the true quantiles (Chernozhukov, Fernández-Val and Galichon, 2010). At most 10,000
-    different rows.
+    order, which brings them nearer to the true quantiles (Chernozhukov, Fernández-Val and Galichon, 2010). At most
+    10,000 different rows.
 
     Parameters
     ----------
@@ -819,7 +818,7 @@ class HGKQuantileRegressor(RegressorMixin, _HGK):
     @property
     def lams_(self) -> np.ndarray:
         check_is_fitted(self)
-        return np.array(self.machines_[0].lams)
+        return np.array(cast(OfLoss, self.machines_[0]).lams)
 
     def predict(self, X) -> np.ndarray:
         """Quantiles, increasing from level to level: (n_samples, n_quantiles), or (n_samples,) for a single level."""
@@ -912,12 +911,13 @@ class HGKClassifier(ClassifierMixin, _HGK):
         _check_loss(loss)
         if not (loss.signs or isinstance(loss, LeastSquares)):
             raise ValueError(
-                f"loss={self.loss!r} was given to HGKClassifier; it is a loss of regression, so use HGKRegressor, or one "
-                f"of {', '.join(map(repr, CLASS_LOSSES))}."
+                f"loss={self.loss!r} was given to HGKClassifier; it is a loss of regression, so use HGKRegressor, or "
+                f"one of {', '.join(map(repr, CLASS_LOSSES))}."
             )
         if self.multi_class not in ("ovr", "ava"):
             raise ValueError(
-                f"multi_class={self.multi_class!r} is unknown; use 'ovr' (one against the rest) or 'ava' (all against all)."
+                f"multi_class={self.multi_class!r} is unknown; use 'ovr' (one against the rest) or 'ava' (all against "
+                "all)."
             )
         pairs = self.multi_class == "ava"
         return None if loss == LeastSquares() and not pairs else Problem(loss, pairs)
@@ -977,8 +977,9 @@ class HGKClassifier(ClassifierMixin, _HGK):
     def decision_function(self, X) -> np.ndarray:
         """One value for two classes, else one per class.
 
-        With least squares 2 P(class | x) - 1 as estimated, in [-1, 1]; with other losses the value of the function, which
-        is not clipped; with ``multi_class="ava"`` how many of its pairs a class wins, and a part of a vote by how much.
+        With least squares 2 P(class | x) - 1 as estimated, in [-1, 1]; with other losses the value of the function,
+        which is not clipped; with ``multi_class="ava"`` how many of its pairs a class wins, and a part of a vote by how
+        much.
         """
         return self._decode(self._predict_columns(X))
 

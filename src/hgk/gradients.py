@@ -35,7 +35,7 @@ from hgk.arrays import threads
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Machine, clipped_risk, train, train_on_centres
 from hgk.optimisers.adam import Adam, Run
-from hgk.problems import train_on_folds
+from hgk.problems import Problem, train_on_folds
 from hgk.progress import Progress
 from hgk.pruning import pruned
 from hgk.selection import FOLDS, Plan, Task, lam_grid, one_kernel, search
@@ -309,19 +309,21 @@ class LeaveOneOutGradients(Plan):
             return [one_kernel(first.kernels[0].with_gamma(1.0), task, progress)]
         members = [(kernel, trial.lam, 1 / len(trial.kernels)) for trial in chosen for kernel in trial.kernels]
         if task.problem is not None:
-            return self._train_with_loss(chosen, task, folds, progress)
+            return self._train_with_loss(chosen, task, task.problem, folds, progress)
         return [replace(train(kernel, task.rows, lam), share=share) for kernel, lam, share in members]
 
-    def _train_with_loss(self, chosen: list[Trial], task: Task, folds: list[int], progress: Progress) -> list[Machine]:
+    def _train_with_loss(
+        self, chosen: list[Trial], task: Task, problem: Problem, folds: list[int], progress: Progress
+    ) -> list[Machine]:
         """One machine on the mean of the kernels; a kernel speaks for the fold that it was learned without."""
-        kernels, unseen = [], {fold: [] for fold in folds}
+        kernels: list[tuple[HierarchicalKernel, float]] = []
+        unseen: dict[int, list[int]] = {fold: [] for fold in folds}
         for trial in chosen:
             for kernel, fold in zip(trial.kernels, folds, strict=False):
                 for other in [fold] if len(trial.kernels) > 1 else folds:  # plain's width is of none of them
                     unseen[other].append(len(kernels))
                 kernels.append((kernel, 1 / len(trial.kernels)))
-        lams = judge_lams(task)
-        return train_on_folds(kernels, task.problem, task.rows, task.fold_of, lams, progress, unseen)
+        return train_on_folds(kernels, problem, task.rows, task.fold_of, judge_lams(task), progress, unseen)
 
 
 def centres_for(n: int, seconds: float | None) -> int:

@@ -84,8 +84,8 @@ class Loss(ABC):
         """A single column of labels once for every level; others as they are."""
         if self.levels > 1 and Y.shape[1] not in (1, self.levels):
             raise ValueError(
-                f"{type(self).__name__} has {self.levels} levels and was given {Y.shape[1]} columns of labels; give one "
-                "column, or one level."
+                f"{type(self).__name__} has {self.levels} levels and was given {Y.shape[1]} columns of labels; give "
+                "one column, or one level."
             )
         return Y.expand(-1, self.levels) if self.levels > 1 else Y
 

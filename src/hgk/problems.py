@@ -6,12 +6,12 @@ A problem turns the labels of a fit into columns T, NaN where a row has no part 
     levels              the same label once for every quantile or expectile level
     pairs               one column per pair of classes a < b: 1 for a, -1 for b (all against all)
 
-and has, for every column, a machine on the rows with a part in it. λ is chosen by the held-out risk of the clipped loss,
+and has a machine for every column, on the rows with a part in it. λ is chosen by the held-out risk of the clipped loss,
 
     R_j(λ) = (1/n_j) Σ s_i L(T_ij, clip(f_λ^(-fold of i)(x_i)_j)),
 
 the same λ for all columns (of classes), or one for each (of levels). For every fold it goes from the largest λ down,
-each machine from the one before, until the risk has risen twice. The machine in the end is the mean of the machines
+each machine from the one before, until the risk rises or stays as it is. The machine in the end is the mean of those
 trained without one fold each; their predictions of the rows they have not seen are kept, since what is said about the
 machine (probabilities, thresholds, errors) must come from these: leave-one-out is exact for least squares alone. Where
 kernels were learned without some folds, these folds choose λ and speak for the machine: the others have shaped the
@@ -26,13 +26,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import torch
 
 from hgk.arrays import require_memory
 from hgk.kernels import HierarchicalKernel
-from hgk.losses import Loss
+from hgk.losses import Loss, SmoothLoss
 from hgk.machines import Machine, Rows, proportions
 from hgk.progress import Progress
 from hgk.solvers import Solution, solver_for
@@ -41,6 +42,10 @@ from hgk.solvers import Solution, solver_for
 ROUGH = 1e-3
 # A path over λ ends when the risk has twice been above its smallest value by this share.
 RISE = 0.02
+# ... or when three λ have brought less than this share of the risk.
+LITTLE = 1e-3
+# Rows on which λ is chosen for smooth losses, whose Newton steps cost their cube.
+SOME = 3000
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ class Problem:
 
     def labels(self, Y: torch.Tensor) -> torch.Tensor:
         """The columns T."""
-        if not self.pairs:
+        if not self.pairs or Y.shape[1] == 1:  # two classes have one column
             return self.loss.spread(Y)
         number = Y.argmax(1)[:, None]
         first, second = pairs_of(Y.shape[1]).T
@@ -159,7 +164,8 @@ def _same_rows(T: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
 class OfLoss(Machine):
     """The mean of machines of a loss on parts of the rows ``X``; ``lam`` is the geometric mean of ``lams``.
 
-    ``held_out`` are predictions of rows by a machine whose part they are not in, NaN where there is none; ``aside`` are
+    ``held_out`` are predictions of rows by a machine whose part they are not in, NaN where there is none (where several
+    machines share α, predictions of them all, the same in each); ``aside`` are
     the rows that were kept from learning the kernel, too (or all). ``gap`` is the largest relative duality gap,
     ``unsolved`` says that it is above the solver's tolerance.
     """
@@ -172,6 +178,11 @@ class OfLoss(Machine):
     gap: float = 0.0
     unsolved: bool = False
 
+    @property
+    def clip(self) -> float:
+        """Margins are not clipped: how far they exceed 1 tells them apart."""
+        return float("inf") if self.loss is None or self.loss.signs else self.loss.clip(torch.ones(1))
+
     def leave_one_out(self, rows, X, some):
         raise ValueError(self._refusal())
 
@@ -180,18 +191,17 @@ class OfLoss(Machine):
 
     def _refusal(self) -> str:
         return (
-            f"Functions without single rows were asked for of a model with the loss {type(self.loss).__name__}; they are "
-            "exact for least squares alone, so fit with loss='least_squares' (or take HGKQuantileRegressor for intervals)."
+            f"Functions without single rows were asked for of a model with the loss {type(self.loss).__name__}; they "
+            "are exact for least squares alone, so fit with loss='least_squares'."
         )
 
 
-def held_out_average(machines: Sequence[OfLoss]) -> torch.Tensor:
+def held_out_average(machines: Sequence[Machine]) -> torch.Tensor:
     """The averaged function at rows that its parts have not seen; NaN where no machine was trained without the row."""
-    total, known = 0.0, 0.0
-    for share, machine in zip(proportions(machines), machines, strict=True):
-        t = machine.held_out
-        total, known = total + share * t.nan_to_num(0.0), known + share * t.isfinite()
-    return torch.where(known > 0, total / torch.where(known > 0, known, 1.0), torch.nan)
+    t = torch.stack([cast(torch.Tensor, cast(OfLoss, machine).held_out) for machine in machines])
+    shares = torch.tensor(proportions(machines), dtype=t.dtype)[:, None, None] * t.isfinite()
+    known = shares.sum(0)
+    return (shares * t.nan_to_num(0.0)).sum(0) / torch.where(known > 0, known, torch.nan)
 
 
 # --------------------------------------------------------------------------------------- folds and paths
@@ -213,13 +223,9 @@ class Folds:
     def held_out(self, fold: int) -> torch.Tensor:
         return (self.fold_of == fold).nonzero()[:, 0]
 
-    def inside(self, fold: int) -> torch.Tensor:
-        """K between the rows to train on."""
-        part = self.part(fold)
-        return self.K[part[:, None], part]
-
     def predictions(self, fold: int, alpha: torch.Tensor) -> torch.Tensor:
-        return self.K[self.held_out(fold)[:, None], self.part(fold)] @ alpha
+        """Of the rows held out."""
+        return self.K[self.held_out(fold)] @ alpha
 
     @classmethod
     def of(cls, problem: Problem, kernels, rows: Rows, fold_of: np.ndarray) -> Folds:
@@ -230,41 +236,71 @@ class Folds:
         return cls(problem, K, problem.labels(rows.Y), rows.weight, torch.from_numpy(fold_of))
 
     def machine(self, fold: int, choice: Choice, start: torch.Tensor | None) -> tuple[torch.Tensor, float]:
-        """α of the machine without a fold, 0 for its rows, and the gap."""
+        """α of the machine without a fold, 0 for its rows, and the gap; ``start`` is of all rows."""
         part = self.part(fold)
-        found, gap = self.problem.solve(
-            self.inside(fold), self.T[part], self.weight[part], choice.lams, None, start
-        )
-        return torch.zeros_like(self.T).index_copy(0, part, found), gap
+        first = None if start is None else start[part]
+        K = self.K[part[:, None], part]
+        alpha, gap = self.problem.solve(K, self.T[part], self.weight[part], choice.lams, None, first)
+        return torch.zeros_like(self.T).index_copy(0, part, alpha), gap
 
     def path(self, fold: int, lams: np.ndarray, complete: bool = False) -> Path:
-        """Held-out risks from the largest λ down; infinite where the path ended before."""
+        """Held-out risks from the largest λ down; infinite where a column was through before.
+
+        A machine on some of many rows has the same c = nλ.
+        """
         part, out, problem = self.part(fold), self.held_out(fold), self.problem
-        K, T, s = self.inside(fold), self.T[part], self.weight[part]
-        found = Path(torch.full((len(lams), self.T.shape[1]), torch.inf, dtype=torch.float64), {})
-        alpha, best, risen = None, None, 0
+        if isinstance(problem.loss, SmoothLoss) and len(part) > SOME:
+            part = part[np.sort(np.random.default_rng(0).permutation(len(part))[:SOME])]
+        s, T = self.weight[part], self.T[part]
+        larger = float(self.weight[self.fold_of != fold].sum() / s.sum())
+        K, K_out = self.K[part[:, None], part], self.K[out[:, None], part]
+        risks = torch.full((len(lams), T.shape[1]), torch.inf, dtype=torch.float64)
+        alphas = torch.zeros(len(lams), len(self.T), T.shape[1], dtype=torch.float64)
+        through, alpha = Through(problem), torch.zeros_like(T)
         for i in np.argsort(-lams):
-            alpha, _ = problem.solve(K, T, s, float(lams[i]), ROUGH, alpha)
-            found.alphas[int(i)] = alpha
-            found.risks[i] = problem.risks(self.T[out], self.predictions(fold, alpha), self.weight[out])
-            risk = problem.verdict(found.risks[i])
-            best = risk if best is None else torch.minimum(best, risk)
-            risen = risen + 1 if bool((risk > (1 + RISE) * best).all()) else 0
-            if risen == 2 and not complete:
+            some = torch.arange(T.shape[1]) if complete else through.left(T.shape[1])
+            if not len(some):
                 break
-        return found
+            mine = replace(problem, loss=problem.loss.columns(some.tolist()))
+            alpha[:, some], _ = mine.solve(K, T[:, some], s, float(lams[i]) * larger, ROUGH, alpha[:, some])
+            risks[i, some] = mine.risks(self.T[out][:, some], K_out @ alpha[:, some], self.weight[out])
+            alphas[i, part] = alpha
+            through.see(risks[i])
+        return Path(risks, alphas)
 
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """Risks, λ × columns, and the coefficients that were found on the way, by the number of λ."""
+    """Risks, λ × columns, and the coefficients that were found on the way, λ × rows × columns."""
 
     risks: torch.Tensor
-    alphas: dict[int, torch.Tensor]
+    alphas: torch.Tensor
 
     def at(self, numbers: torch.Tensor) -> torch.Tensor:
-        """The coefficients at each column's λ; all of them were passed, or their risk would be infinite."""
-        return torch.stack([self.alphas[int(i)][:, j] for j, i in enumerate(numbers)], 1)
+        """The coefficients of all rows at each column's λ."""
+        return torch.stack([self.alphas[i, :, j] for j, i in enumerate(numbers.tolist())], 1)
+
+
+class Through:
+    """Which columns need no smaller λ: the risk was twice above its smallest value by RISE, or no better thrice."""
+
+    def __init__(self, problem: Problem):
+        self.problem = problem
+        self.best: torch.Tensor | None = None
+
+    def see(self, risks: torch.Tensor) -> None:
+        risk = self.problem.verdict(risks)
+        if self.best is None:
+            self.best, self.risen, self.idle = risk, torch.zeros_like(risk), torch.zeros_like(risk)
+            return
+        self.risen = torch.where(risk > (1 + RISE) * self.best, self.risen + 1, 0.0)
+        self.idle = torch.where(risk > (1 - LITTLE) * self.best, self.idle + 1, 0.0)
+        self.best = torch.minimum(self.best, risk)
+
+    def left(self, columns: int) -> torch.Tensor:
+        if self.best is None:
+            return torch.arange(columns)
+        return ((self.risen < 2) & (self.idle < 3)).expand(columns).nonzero()[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,8 +371,8 @@ def loss_search(
 ) -> LossGrid:
     """Held-out risks over a (λ, γ) grid, for the γ-free exponent ``S``; rows with ``fold_of = -1`` are never held out.
 
-    Unless ``complete``, a width is left after a fold on which it is worse than the best one by a quarter. A wish to stop
-    is granted between widths.
+    Unless ``complete``, a width is left after a fold on which it is worse than the best one by a quarter. A wish to
+    stop is granted between widths.
     """
     T, folds = problem.labels(rows.Y), range(int(fold_of.max()) + 1)
     sizes = torch.stack([(rows.weight[:, None] * T.isfinite())[fold_of == b].sum(0) for b in folds])
@@ -345,7 +381,7 @@ def loss_search(
     best = [float("inf")] * len(folds)
     for i in order:
         K = torch.exp(S * -(float(gammas[i]) ** -2))
-        state, total = Folds(problem, K, T, rows.weight, torch.from_numpy(fold_of)), 0.0
+        state, total = Folds(problem, K, T, rows.weight, torch.from_numpy(fold_of)), torch.zeros_like(risks[i])
         for b in folds:
             own = state.path(b, lams, complete).risks
             mine = best_lams(problem, own)[1]
@@ -371,7 +407,7 @@ def train_on_folds(
     lams: np.ndarray | Choice,
     progress: Progress,
     unseen: dict[int, list[int]] | None = None,
-) -> list[OfLoss]:
+) -> list[Machine]:
     """The mean of the fold machines on the mean of the kernels; λ as chosen, or by folds among those given.
 
     ``unseen`` names the folds that some kernels were learned without, and these kernels: they alone choose λ there and
@@ -386,37 +422,36 @@ def train_on_folds(
         for fold, mine in unseen.items()
         if len(mine) < len(kernels)
     }
-    choice, starts = lams, {}
-    if not isinstance(choice, Choice):
-        choice, starts = choose_lams({fold: apart.get(fold, whole) for fold in unseen}, np.asarray(lams), progress)
-    alphas, honest, gap = {}, {}, 0.0
+    starts: dict[int, torch.Tensor] = {}
+    if isinstance(lams, Choice):
+        choice = lams
+    else:
+        choice, starts = choose_lams({fold: apart.get(fold, whole) for fold in unseen}, lams, progress)
+    held_out, alpha, gap = torch.full_like(whole.T, torch.nan), torch.zeros_like(whole.T), 0.0
+    last = None  # most rows of two folds' machines are the same, and so are nearly their coefficients
     for fold in folds:
-        alphas[fold], left = whole.machine(fold, choice, starts.get(fold))
-        honest[fold] = apart[fold].machine(fold, choice, starts.get(fold))[0] if fold in apart else alphas[fold]
+        mine, left = whole.machine(fold, choice, starts.get(fold, last))
+        alpha += mine / len(folds)
+        last, honest = mine, apart.get(fold, whole)
+        if honest is not whole:
+            mine, _ = honest.machine(fold, choice, mine)
+        held_out[whole.held_out(fold)] = honest.predictions(fold, mine)
         gap = max(gap, left)
         progress.report(stage="machine", fold=fold, gap=left)
-    alpha = torch.stack(list(alphas.values())).mean(0)
-    parts = tuple(whole.part(fold) for fold in folds)
-    unsolved = gap > solver_for(problem.loss).tol
-    aside = torch.from_numpy(np.isin(fold_of, list(unseen)))
-    machines = []
-    for m, (kernel, share) in enumerate(kernels):
-        mine = [fold for fold in folds if m in unseen.get(fold, [m])]
-        held_out = _held_out(kernel, rows, fold_of, {fold: honest[fold] for fold in mine}, alpha)
-        common = {"loss": problem.loss, "lams": choice.lams, "parts": parts, "gap": gap, "unsolved": unsolved}
-        machines.append(
-            OfLoss(kernel, choice.lam, rows.X, alpha, share=share, held_out=held_out, aside=aside, **common)
-        )
-    return machines
-
-
-def _held_out(kernel, rows: Rows, fold_of: np.ndarray, alphas: dict[int, torch.Tensor], like: torch.Tensor):
-    """This kernel's part of the predictions of held-out rows."""
-    t = torch.full_like(like, torch.nan)
-    for fold, alpha in alphas.items():
-        out = torch.from_numpy(np.flatnonzero(fold_of == fold))
-        t[out] = kernel.multiply(rows.X[out], rows.X, alpha)
-    return t
+    machine = OfLoss(
+        kernels[0][0],
+        choice.lam,
+        rows.X,
+        alpha,
+        loss=problem.loss,
+        lams=choice.lams,
+        parts=tuple(whole.part(fold) for fold in folds),
+        held_out=held_out,
+        aside=torch.from_numpy(np.isin(fold_of, list(unseen))),
+        gap=gap,
+        unsolved=gap > solver_for(problem.loss).tol,
+    )
+    return [replace(machine, kernel=kernel, share=share) for kernel, share in kernels]
 
 
 def choose_lams(

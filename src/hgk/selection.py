@@ -19,6 +19,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ from hgk.architectures import Architecture
 from hgk.arrays import require_memory
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Machine, Rows, train
-from hgk.problems import LossGrid, Problem, loss_search, train_on_folds, train_part
+from hgk.problems import Choice, LossGrid, Problem, loss_search, train_on_folds, train_part
 from hgk.progress import Progress
 from hgk.solvers import fold_risks
 
@@ -235,7 +236,8 @@ def one_kernel(kernel: HierarchicalKernel, task: Task, progress: Progress) -> Ma
 
 
 def _one_kernel_with(problem: Problem, kernel: HierarchicalKernel, task: Task, progress: Progress) -> Machine:
-    found = search_with(problem, kernel, task.rows, task.fold_of, task.lams, task.clip, progress=progress).choice
+    grid = search_with(problem, kernel, task.rows, task.fold_of, task.lams, task.clip, progress=progress)
+    found = cast(Choice, grid.choice)
     progress.report(stage="loss grid", risk=found.risk, gamma=found.gamma, lam=found.lam)
     chosen = [(kernel.with_gamma(found.gamma), 1.0)]
     (machine,) = train_on_folds(chosen, problem, task.rows, task.fold_of, found, progress)

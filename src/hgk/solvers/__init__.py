@@ -37,6 +37,6 @@ def solver_for(loss: Loss, tol: float | None = None) -> ConvexSolver:
         if isinstance(loss, kind):
             return solver() if tol is None else solver(tol)
     raise TypeError(
-        f"{type(loss).__name__} is neither a BoxLoss, which BoxDual solves, nor a SmoothLoss, which Newton solves; derive "
-        "it from one of the two."
+        f"{type(loss).__name__} is neither a BoxLoss, which BoxDual solves, nor a SmoothLoss, which Newton solves; "
+        "derive it from one of the two."
     )
