@@ -825,8 +825,14 @@ class HGKQuantileRegressor(RegressorMixin, _HGK):
         return self._decode(self._predict_columns(X))
 
     def score(self, X, y, sample_weight=None) -> float:
-        """The share of the pinball loss of constant quantiles that is gone, on the mean over levels; at most 1."""
-        said = self.predict(X).reshape(-1, len(self.quantiles_))
+        """The share of the pinball loss of constant quantiles that is gone, over all levels; at most 1.
+
+        For a single level R², as for scikit-learn's own quantile regression.
+        """
+        check_is_fitted(self)
+        if self._single_column:
+            return super().score(X, y, sample_weight)
+        said = self.predict(X)
         own, constant = 0.0, 0.0
         for level, t in zip(self.quantiles_, said.T, strict=True):
             own += mean_pinball_loss(y, t, alpha=level, sample_weight=sample_weight)

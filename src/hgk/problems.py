@@ -40,6 +40,8 @@ from hgk.solvers import Solution, solver_for
 
 # Relative duality gap while λ is chosen; risks differ by more from one fold to the next.
 ROUGH = 1e-3
+# ... and in the end.
+FINE = 1e-5
 # A path over λ ends when the risk has twice been above its smallest value by this share.
 RISE = 0.02
 # ... or when three λ have brought less than this share of the risk.
@@ -167,7 +169,7 @@ class OfLoss(Machine):
     ``held_out`` are predictions of rows by a machine whose part they are not in, NaN where there is none (where several
     machines share α, predictions of them all, the same in each); ``aside`` are
     the rows that were kept from learning the kernel, too (or all). ``gap`` is the largest relative duality gap,
-    ``unsolved`` says that it is above the solver's tolerance.
+    ``unsolved`` says that it is above FINE.
     """
 
     loss: Loss | None = None
@@ -240,7 +242,7 @@ class Folds:
         part = self.part(fold)
         first = None if start is None else start[part]
         K = self.K[part[:, None], part]
-        alpha, gap = self.problem.solve(K, self.T[part], self.weight[part], choice.lams, None, first)
+        alpha, gap = self.problem.solve(K, self.T[part], self.weight[part], choice.lams, FINE, first)
         return torch.zeros_like(self.T).index_copy(0, part, alpha), gap
 
     def path(self, fold: int, lams: np.ndarray, complete: bool = False) -> Path:
@@ -449,7 +451,7 @@ def train_on_folds(
         held_out=held_out,
         aside=torch.from_numpy(np.isin(fold_of, list(unseen))),
         gap=gap,
-        unsolved=gap > solver_for(problem.loss).tol,
+        unsolved=gap > FINE,
     )
     return [replace(machine, kernel=kernel, share=share) for kernel, share in kernels]
 
@@ -479,11 +481,10 @@ def train_part(
 ) -> OfLoss:
     """One machine on a part of the rows, and its predictions of the rows ``out``."""
     T, some = problem.labels(rows.Y), rows[part]
-    found, gap = problem.solve(kernel.matrix(some.X).double(), T[part], some.weight, choice.lams)
+    found, gap = problem.solve(kernel.matrix(some.X).double(), T[part], some.weight, choice.lams, FINE)
     held_out = torch.full_like(T, torch.nan)
     held_out[out] = kernel.multiply(rows.X[out], some.X, found)
     alpha = torch.zeros_like(T).index_copy(0, part, found)
-    unsolved = gap > solver_for(problem.loss).tol
     return OfLoss(
         kernel,
         choice.lam,
@@ -495,5 +496,5 @@ def train_part(
         held_out=held_out,
         aside=torch.ones(len(rows), dtype=torch.bool),
         gap=gap,
-        unsolved=unsolved,
+        unsolved=gap > FINE,
     )
