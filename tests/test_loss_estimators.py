@@ -2,6 +2,8 @@
 
 import functools
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,6 +20,7 @@ from hgk.machines import weighted_quantile
 from hgk.solvers import BoxDual
 
 LEVELS = [0.1, 0.5, 0.9]
+PAGE = (Path(__file__).parents[1] / "docs" / "losses.md").read_text()
 
 
 def cancer(step=3):
@@ -301,6 +304,19 @@ def test_the_command_line_takes_losses_and_quantiles(tmp_path):
     assert list(pd.read_csv(tmp_path / "p.csv").columns) == ["quantile 0.1", "quantile 0.5", "quantile 0.9"]
     assert "Hinge" in call("info", tmp_path / "h.hgk")
     assert "quantile 0.5" in call("explain", tmp_path / "q.hgk", "--row", "0")
+
+
+def test_the_code_of_the_page_about_losses_runs():
+    first, second, third = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    X, y, X_new, _ = cancer()
+    names = {"X": X_new}
+    exec(first, names)
+    names["model"] = HGKClassifier("plain", loss="hinge", lam=1e-3, random_state=0).fit(X, y)
+    exec(second.replace("0.01", "0.1"), names)
+    exec(third, names)
+    model = HGKRegressor("plain", loss=names["Huber"](), lam=1e-4, random_state=0).fit(X, X[:, 1])
+    assert model.machines_[0].gap < 1e-5
+    assert model.score(X_new, X_new[:, 1]) > 0.8
 
 
 # --------------------------------------------------------------------------------------------- bad input

@@ -149,6 +149,19 @@ def test_paths_end_when_the_risk_rises():
     assert float(whole.min()) == pytest.approx(float(short.min()))
 
 
+def test_a_path_goes_on_where_a_rare_class_is_still_ignored():
+    """At large λ all rows are given to the frequent class; the risk is flat there, and falls only later."""
+    rng = np.random.default_rng(0)
+    X = torch.from_numpy(rng.uniform(-1, 1, (200, 5)))
+    Y = torch.where((X[:, :1] > 0.8) & (X[:, 1:2] > -0.5), 1.0, -1.0).double()
+    state = Folds.of(Problem(Hinge()), [(KERNEL, 1.0)], Rows(X, Y, torch.ones(200).double()), folds_of(200))
+    lams = np.geomspace(1, 1e-7, 24)
+    short, whole = (state.path(0, lams, complete).risks[:, 0] for complete in (False, True))
+    assert (whole[:4] - whole[0]).abs().max() < 1e-3 * whole[0]  # else this test tests nothing
+    assert float(short.min()) < 0.5 * float(short[0])
+    assert float(short.min()) == pytest.approx(float(whole.min()), rel=1e-2)
+
+
 @each_problem
 def test_fold_machines_are_refits_and_their_mean_predicts(problem):
     rows, fold_of = rows_for(problem), folds_of(60)
@@ -159,9 +172,9 @@ def test_fold_machines_are_refits_and_their_mean_predicts(problem):
         part, out = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
         alpha, _ = problem.solve(KERNEL.matrix(rows.X[part]), T[part], rows.weight[part], choice.lams)
         t = KERNEL.matrix(rows.X, rows.X[part]) @ alpha
-        assert torch.allclose(machine.held_out[out], t[out], atol=1e-3)
+        assert torch.allclose(machine.held_out[out], t[out], atol=2e-2)
         mean = mean + t / 5
-    assert torch.allclose(machine(rows.X), mean, atol=1e-3)
+    assert torch.allclose(machine(rows.X), mean, atol=2e-2)
     assert machine.aside.all()
     assert not machine.unsolved
     with pytest.raises(ValueError, match=r"exact for least squares alone.*loss='least_squares'"):

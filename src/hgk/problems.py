@@ -257,7 +257,7 @@ class Folds:
         larger = float(self.weight[self.fold_of != fold].sum() / s.sum())
         K, K_out = self.K[part[:, None], part], self.K[out[:, None], part]
         risks = torch.full((len(lams), T.shape[1]), torch.inf, dtype=torch.float64)
-        alphas = torch.zeros(len(lams), len(self.T), T.shape[1], dtype=torch.float64)
+        alphas = torch.zeros(len(lams), len(self.T), T.shape[1], dtype=torch.float32)  # to start from
         through, alpha = Through(problem), torch.zeros_like(T)
         for i in np.argsort(-lams):
             some = torch.arange(T.shape[1]) if complete else through.left(T.shape[1])
@@ -266,7 +266,7 @@ class Folds:
             mine = replace(problem, loss=problem.loss.columns(some.tolist()))
             alpha[:, some], _ = mine.solve(K, T[:, some], s, float(lams[i]) * larger, ROUGH, alpha[:, some])
             risks[i, some] = mine.risks(self.T[out][:, some], K_out @ alpha[:, some], self.weight[out])
-            alphas[i, part] = alpha
+            alphas[i, part] = alpha.float()
             through.see(risks[i])
         return Path(risks, alphas)
 
@@ -284,7 +284,11 @@ class Path:
 
 
 class Through:
-    """Which columns need no smaller λ: the risk was twice above its smallest value by RISE, or no better thrice."""
+    """Which columns need no smaller λ: the risk was twice above its smallest value by RISE, or no better thrice.
+
+    The latter counts from where the risk is below 95 % of its first value: rare classes are ignored at large λ, and the
+    risk is flat there, too.
+    """
 
     def __init__(self, problem: Problem):
         self.problem = problem
@@ -293,10 +297,11 @@ class Through:
     def see(self, risks: torch.Tensor) -> None:
         risk = self.problem.verdict(risks)
         if self.best is None:
-            self.best, self.risen, self.idle = risk, torch.zeros_like(risk), torch.zeros_like(risk)
+            self.first, self.best, self.risen, self.idle = risk, risk, torch.zeros_like(risk), torch.zeros_like(risk)
             return
         self.risen = torch.where(risk > (1 + RISE) * self.best, self.risen + 1, 0.0)
-        self.idle = torch.where(risk > (1 - LITTLE) * self.best, self.idle + 1, 0.0)
+        idle = (risk > (1 - LITTLE) * self.best) & (self.best < 0.95 * self.first)
+        self.idle = torch.where(idle, self.idle + 1, 0.0)
         self.best = torch.minimum(self.best, risk)
 
     def left(self, columns: int) -> torch.Tensor:
