@@ -91,10 +91,26 @@ def test_quantiles_do_not_cross_and_have_their_share_below(preset):
     assert 0 < model.score(X_new, y_new) < 1
 
 
+def test_offsets_put_the_right_share_of_held_out_rows_below():
+    X, y = skewed(300)
+    weight = np.random.default_rng(0).integers(1, 4, len(y))
+    model = HGKQuantileRegressor("plain", quantiles=[0.001, 0.2, 0.8], random_state=0).fit(X, y, weight)
+    assert model.offsets_[0] == 0  # no row lies beyond that level
+    raw = model._loo_of_rows()[:, 1:].numpy()
+    shifted = raw + model._offsets[1:]
+    Y, s = model._rows.Y.numpy(), model._rows.weight.numpy()
+    below, strictly = (
+        ((shifted >= Y) * s[:, None]).sum(0) / s.sum(),
+        ((shifted - 1e-12 > Y) * s[:, None]).sum(0) / s.sum(),
+    )
+    assert (below >= [0.2, 0.8]).all()
+    assert (strictly <= [0.2, 0.8]).all()
+
+
 def test_crossing_functions_are_put_in_order():
     X, y = skewed(40)
     model = HGKQuantileRegressor("plain", quantiles=[0.45, 0.5, 0.55], random_state=0).fit(X, y)
-    raw = model._predict_columns(np.linspace(-3, 3, 300)[:, None])
+    raw = model._predict_columns(np.linspace(-3, 3, 300)[:, None]) + model._offsets
     assert (np.diff(raw, axis=1) < 0).any()  # else this test tests nothing
     assert (np.diff(model.predict(np.linspace(-3, 3, 300)[:, None]), axis=1) >= 0).all()
 
@@ -256,8 +272,9 @@ def test_contributions_add_up_and_influence_is_refused(make):
     if isinstance(model, HGKClassifier):
         assert found.value == pytest.approx(raw)
     else:
+        shifted = raw + getattr(model, "_offsets", 0.0)
         inside = np.abs(raw) < 1
-        assert found.value[inside] == pytest.approx(model._y_scaling.inverse(raw)[inside])
+        assert found.value[inside] == pytest.approx(model._y_scaling.inverse(shifted)[inside])
     with pytest.raises(ValueError, match=r"least squares.*loss='least_squares'"):
         influence(model)
 

@@ -715,11 +715,20 @@ class HGKRegressor(RegressorMixin, _HGK):
         return tags
 
 
+def _quantile(values: np.ndarray, weight: np.ndarray, level: float) -> float:
+    """The smallest v with weight(values <= v) >= level · Σ weight, a minimiser of the pinball loss."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weight[order]) >= level * weight.sum() * (1 - 1e-12)
+    return float(values[order][np.argmax(reached)])
+
+
 class HGKQuantileRegressor(RegressorMixin, _HGK):
     """Quantiles of the label at several levels at once, which never cross.
 
     For every level τ the machine of the pinball loss ``τ (y - t)₊ + (1 - τ)(t - y)₊``, all on the same kernel and each
-    with its own λ, chosen by five folds. Where the functions of two levels cross, the predicted values are put in
+    with its own λ, chosen by five folds. Machines have no offset; here every level gets one, the τ-quantile of the
+    residuals of held-out rows, so that as many of these lie below as should (where at least five rows lie beyond the
+    level, else none). Where the functions of two levels cross, the predicted values are put in
     order, which brings them nearer to the true quantiles (Chernozhukov, Fernández-Val and Galichon, 2010). At most
     10,000 different rows.
 
@@ -735,6 +744,8 @@ class HGKQuantileRegressor(RegressorMixin, _HGK):
     quantiles_ : ndarray of shape (n_quantiles,)
     lams_ : ndarray of shape (n_quantiles,)
         λ of every level; ``lam_`` is their geometric mean.
+    offsets_ : ndarray of shape (n_quantiles,)
+        What is added to each level, in the unit of the labels.
     loo_predictions_ : ndarray of shape (n_samples,) or (n_samples, n_quantiles)
         Predictions of the training rows by machines trained without their fold, in order.
 
@@ -810,7 +821,22 @@ class HGKQuantileRegressor(RegressorMixin, _HGK):
         return self._y_scaling(y[:, None].astype(float))
 
     def _decode(self, t: np.ndarray) -> np.ndarray:
-        return _columns_out(self._y_scaling.inverse(np.sort(t, axis=1)), self._single_column)
+        shifted = np.clip(t + self._offsets, -CLIP, CLIP)
+        return _columns_out(self._y_scaling.inverse(np.sort(shifted, axis=1)), self._single_column)
+
+    def _store(self, rows: Rows, X: np.ndarray, progress: Progress) -> None:
+        super()._store(rows, X, progress)
+        aside = self._aside()
+        mine, t = rows[aside], self._loo_of_rows()[aside]
+        self._offsets = np.zeros(len(self.quantiles_))
+        for j, level in enumerate(self.quantiles_):
+            if mine.size * min(level, 1 - level) >= 5:
+                self._offsets[j] = _quantile((mine.Y[:, 0] - t[:, j]).numpy(), mine.weight.numpy(), level)
+
+    @property
+    def offsets_(self) -> np.ndarray:
+        check_is_fitted(self)
+        return self._offsets * self._y_scaling.half
 
     def _strata(self, Y: np.ndarray) -> None:
         return None

@@ -35,7 +35,7 @@ class Contributions:
     Attributes
     ----------
     base : ndarray of shape (n_outputs,)
-        The middle of the training labels; 0 for classification.
+        The middle of the training labels, with the offset of a quantile's level; 0 for classification.
     value : ndarray of shape (n_samples, n_outputs)
         base + the sum of all contributions: the prediction before clipping (and before quantiles are put in order), or
         the value of the decision function (of pairs of classes, where all are against all).
@@ -106,8 +106,10 @@ def _unit(model: Model, outputs: int) -> tuple[np.ndarray, np.ndarray]:
     """Middle and half of the range of the labels."""
     if isinstance(model, HGKClassifier):
         return np.zeros(outputs), np.ones(outputs)
-    scaling = model._y_scaling
-    return np.resize(scaling.middle, outputs), np.resize(scaling.half, outputs)
+    middle, half = (np.resize(part, outputs) for part in (model._y_scaling.middle, model._y_scaling.half))
+    if isinstance(model, HGKQuantileRegressor):
+        middle = middle + half * model._offsets
+    return middle, half
 
 
 def node_terms(kernel: HierarchicalKernel, x: torch.Tensor, Z: torch.Tensor) -> np.ndarray:

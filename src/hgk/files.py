@@ -99,6 +99,7 @@ class Fitted:
     classes: np.ndarray | tuple[Scalar, ...] | None = None
     text_dtype: str | None = None  # of classes that are no array here
     calibration: Calibration | None = None
+    offsets: np.ndarray | None = None  # of quantile levels
     rows: Rows | None = None
     X_fit: np.ndarray | None = None
     place: np.ndarray | None = None
@@ -124,6 +125,7 @@ class Fitted:
             y_scaling=getattr(model, "_y_scaling", None),
             classes=classes if classes is None or kind is None else tuple(classes.tolist()),
             text_dtype=kind if kind is None or "U" in kind else "|O",
+            offsets=model._offsets if isinstance(model, HGKQuantileRegressor) else None,
             calibration=model._calibration() if isinstance(model, HGKClassifier) else None,
             rows=model._rows,
             X_fit=model.X_fit_ if full else None,
@@ -170,6 +172,7 @@ class Fitted:
         else:
             model._y_scaling = cast(Scaling, self.y_scaling)
         if isinstance(model, HGKQuantileRegressor):
+            model._offsets = cast(np.ndarray, self.offsets)
             model.quantiles_ = np.atleast_1d(cast(Any, self.machines[0]).loss.tau)
         model._rows, model._place, model._left_out = self.rows, cast(Any, self.place), cast(Any, self.left_out)
         if self.X_fit is not None:
@@ -744,6 +747,9 @@ def _check_target(fitted: Fitted, outputs: int) -> None:
         arrays = [cast(Scaling, scaling).middle, cast(Scaling, scaling).half]
         _expect(all(_vector(a) and len(a) == 1 for a in arrays), "the scaling of the labels does not fit")
         _expect(fitted.single_column == (outputs == 1), "the outputs differ in number")
+        offsets = fitted.offsets
+        _expect(isinstance(offsets, np.ndarray) and _vector(offsets), "the offsets of the levels are lacking")
+        _expect(len(cast(np.ndarray, offsets)) == outputs, "the offsets do not fit the levels")
         return
     classes = fitted.classes
     _expect(classes is not None and fitted.calibration is not None, "classes or calibration are lacking")

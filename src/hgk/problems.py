@@ -258,7 +258,7 @@ class Folds:
         K, K_out = self.K[part[:, None], part], self.K[out[:, None], part]
         risks = torch.full((len(lams), T.shape[1]), torch.inf, dtype=torch.float64)
         alphas = torch.zeros(len(lams), len(self.T), T.shape[1], dtype=torch.float32)  # to start from
-        through, alpha = Through(problem), torch.zeros_like(T)
+        through, alpha = Through(problem, self.T[out], self.weight[out]), torch.zeros_like(T)
         for i in np.argsort(-lams):
             some = torch.arange(T.shape[1]) if complete else through.left(T.shape[1])
             if not len(some):
@@ -286,21 +286,23 @@ class Path:
 class Through:
     """Which columns need no smaller λ: the risk was twice above its smallest value by RISE, or no better thrice.
 
-    The latter counts from where the risk is below 95 % of its first value: rare classes are ignored at large λ, and the
+    The latter counts once the risk is below 95 % of the best constant's: rare classes are ignored at large λ, and the
     risk is flat there, too.
     """
 
-    def __init__(self, problem: Problem):
+    def __init__(self, problem: Problem, T: torch.Tensor, weight: torch.Tensor):
         self.problem = problem
         self.best: torch.Tensor | None = None
+        risks = [problem.risks(T, torch.full_like(T, c), weight) for c in np.linspace(-4, 4, 81)]
+        self.constant = problem.verdict(torch.stack(risks).min(0).values)
 
     def see(self, risks: torch.Tensor) -> None:
         risk = self.problem.verdict(risks)
         if self.best is None:
-            self.first, self.best, self.risen, self.idle = risk, risk, torch.zeros_like(risk), torch.zeros_like(risk)
+            self.best, self.risen, self.idle = risk, torch.zeros_like(risk), torch.zeros_like(risk)
             return
         self.risen = torch.where(risk > (1 + RISE) * self.best, self.risen + 1, 0.0)
-        idle = (risk > (1 - LITTLE) * self.best) & (self.best < 0.95 * self.first)
+        idle = (risk > (1 - LITTLE) * self.best) & (self.best < 0.95 * self.constant)
         self.idle = torch.where(idle, self.idle + 1, 0.0)
         self.best = torch.minimum(self.best, risk)
 
