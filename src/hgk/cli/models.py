@@ -139,9 +139,9 @@ def _told(said: dict[str, Any], notes: Sequence[str], as_json: bool, quiet: bool
     basis = "held_out" if "held_out" in said else "leave_one_out"
     words = {"r2": "R² {:.3f}", "rmse": "RMSE {:.4g}", "accuracy": "accuracy {:.3f}", "pinball": "pinball loss {:.4g}"}
     words["inside"] = "{:.1%} between the outer quantiles"
-    how = ", ".join(words[name].format(value) for name, value in said[basis].items())
-    what = "held-out folds" if basis == "held_out" else "leave-one-out"
-    console.print(f"{what}: {how}, kernel and λ as chosen; fitted in {said['seconds']:.1f} s", markup=False)
+    how = ", ".join(text.format(said[basis][name]) for name, text in words.items() if name in said[basis])
+    what = "held-out" if basis == "held_out" else "leave-one-out"
+    console.print(f"{what} {how}, kernel and λ as chosen; fitted in {said['seconds']:.1f} s", markup=False)
     leaning = ", ".join(f"{name} {share:.2f}" for name, share in list(said["importances"].items())[:5])
     console.print(f"the kernel leans on {leaning}", markup=False, soft_wrap=True)
     console.print(f"model in {said['model']}", markup=False, soft_wrap=True)
