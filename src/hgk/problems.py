@@ -66,10 +66,8 @@ class Problem:
     --------
     >>> from hgk.losses import Hinge
     >>> classes = torch.tensor([[1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]])
-    >>> Problem(Hinge(), pairs=True).labels(classes)
-    tensor([[1., 1., nan],
-            [-1., nan, 1.],
-            [nan, -1., -1.]])
+    >>> Problem(Hinge(), pairs=True).labels(classes).tolist()
+    [[1.0, 1.0, nan], [-1.0, nan, 1.0], [nan, -1.0, -1.0]]
     """
 
     loss: Loss
