@@ -1,6 +1,7 @@
 """Speed of the machines with other losses, as ratios measured in one run.
 
-    python benchmarks/losses.py [--n 10000] [--path 3000] [--methods 2000] [--cpu] [--out FILE]
+    python benchmarks/losses.py [--n 10000] [--path 3000] [--methods 2000] [--grid 3000] [--quantiles 3000]
+        [--liquid PYTHON] [--cpu] [--out FILE]
 
 - one: a hinge machine on ``--n`` rows at three λ, against SVC(kernel="precomputed") on the same matrix. SVC runs at
   its default tolerance; the gap of its solution is computed, and BoxDual runs until its own is no larger. (SVC has an
@@ -9,6 +10,13 @@
 - methods: what the box dual could have been solved by, on ``--methods`` rows to a gap of 1e-3: operator splitting with
   one factor, descent without Newton steps, and what was chosen, also to 1e-8.
 - smooth: Newton's method for the smooth losses on ``--path`` rows, in multiples of one least-squares machine.
+
+- grid: 10 × 10 × 5 folds with the hinge loss and the five machines of the chosen cell, on ``--grid`` rows, against
+  GridSearchCV(SVC) on the same grid and folds. Of the 100 cells ten are measured, a diagonal (each width and each λ
+  once), and their sum is multiplied by ten; SVC has an offset. Both choose by their own risk.
+  liquidSVM 1.0.1's own grid with the hinge loss, if ``--liquid`` names a Python that can import it.
+- quantiles: five levels at once by HGKQuantileRegressor("plain") and by its default, against five LightGBM models with
+  early stopping on a fifth and refit, where that is installed: seconds, and the pinball loss of new rows.
 
 ``--cpu`` counts seconds of the process in one thread instead of the clock's: for machines that are busy with
 other work. The compiled part is loaded before the first measurement.
@@ -20,15 +28,24 @@ import argparse
 import json
 import os
 import platform
+import subprocess
+import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import torch
+from sklearn.model_selection import PredefinedSplit, cross_val_score
 from sklearn.svm import SVC
 
 import hgk.solvers.box as box
+from hgk import HGKQuantileRegressor, HierarchicalKernel, isotropic
 from hgk.losses import Expectile, Hinge, Logistic, SquaredHinge
+from hgk.machines import Rows
+from hgk.problems import Problem
+from hgk.progress import Progress
+from hgk.selection import Task, fold_numbers, lam_grid, one_kernel, search_with
 from hgk.solvers import BoxDual, Cholesky, Newton
 
 LAMS = (1e-3, 1e-4, 1e-5)
@@ -41,12 +58,18 @@ def timed(work):
     return result, clock() - start
 
 
-def data(n, d=8):
+def table(n, d=8):
     """Two classes that overlap: about a tenth of the labels is wrong."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (n, d))
     score = np.sin(3 * X[:, 0]) * X[:, 1] + X[:, 2] ** 2 - 0.3 + 0.1 * rng.standard_normal(n)
     y = np.where(score > 0, 1.0, -1.0) * np.where(rng.random(n) < 0.05, -1, 1)
+    return X, y
+
+
+def data(n, d=8):
+    """Its Gaussian kernel matrix and labels."""
+    X, y = table(n, d)
     X = torch.from_numpy(X)
     return torch.exp(-0.5 * torch.cdist(X, X) ** 2), torch.from_numpy(y)[:, None]
 
@@ -167,12 +190,98 @@ def smooth(n):
     return rows
 
 
+def grid(n, liquid):
+    X, y = table(n)
+    rng = np.random.default_rng(1)
+    rows = Rows(*map(torch.from_numpy, (X, y[:, None], np.ones(n))))
+    problem = Problem(Hinge())
+    task = Task(rows, fold_numbers(n, 5, rng), lam_grid(n), 1.0, problem=problem)
+    kernel = HierarchicalKernel(isotropic(X.shape[1]), isotropic(X.shape[1]).start(np.ones(X.shape[1]), rng))
+    found, seconds = timed(lambda: search_with(problem, kernel, rows, task.fold_of, task.lams, task.clip))
+    _, whole = timed(lambda: one_kernel(kernel, task, Progress()))
+    result = {"n": n, "hgk_search_s": seconds, "hgk_search_and_five_machines_s": whole, "hgk_risk": found.risk}
+    cells = [(i, j) for i in range(10) for j in range(10) if (i + j) % 10 == 0]
+    peer, right = 0.0, []
+    for i, j in cells:
+        C, gamma = 1 / (2 * (4 * n // 5) * task.lams[j]), float(found.gammas[i]) ** -2
+        svm = SVC(C=C, gamma=gamma, cache_size=1000)
+        scores, spent = timed(lambda s=svm: cross_val_score(s, X, y, cv=PredefinedSplit(task.fold_of)))
+        peer += spent
+        right.append(float(scores.mean()))
+    result |= {"SVC_cells": len(cells), "SVC_s_scaled_to_100_cells": peer * 100 / len(cells)}
+    result |= {"SVC_best_accuracy_of_these": max(right)}
+    result["times_faster_than_GridSearchCV"] = result["SVC_s_scaled_to_100_cells"] / seconds
+    return result | (liquid_grid(liquid, X, y, whole) if liquid else {"liquidSVM": "not given (--liquid)"})
+
+
+LIQUID = """
+import sys, time, json, numpy as np
+from liquidSVM import SVM
+z = np.load(sys.argv[1]); seconds = []
+for _ in range(3):
+    m = SVM(z["X"], z["y"], scenario="BC hinge", grid_choice=0, folds=5, threads=int(sys.argv[2]), display=0)
+    start = time.perf_counter(); m.train(); m.select(); seconds.append(time.perf_counter() - start)
+print(json.dumps({"seconds": min(seconds)}))
+"""
+
+
+def liquid_grid(python, X, y, own):
+    if subprocess.run([python, "-c", "import liquidSVM"], capture_output=True).returncode:
+        return {"liquidSVM": f"missing: {python} cannot import it"}
+    with tempfile.TemporaryDirectory() as folder:
+        np.savez(f"{folder}/data.npz", X=X, y=y)
+        command = [python, "-c", LIQUID, f"{folder}/data.npz", str(torch.get_num_threads())]
+        said = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()[-1])
+    return {"liquidSVM_s": said["seconds"], "hgk_against_liquidSVM": own / said["seconds"]}
+
+
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def quantiles(n):
+    """A label whose spread depends on x."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (n + 5000, 8))
+    middle = np.sin(3 * X[:, 0]) * X[:, 1] + X[:, 2] ** 2
+    y = middle + (0.1 + 0.3 * np.abs(X[:, 3])) * rng.standard_normal(len(X))
+
+    def loss(t):
+        r, tau = y[n:, None] - t, np.array(LEVELS)
+        return float(np.maximum(tau * r, (tau - 1) * r).mean())
+
+    rows = {"n": n}
+    for preset in ("plain", "default"):
+        model = HGKQuantileRegressor(preset, quantiles=LEVELS, random_state=0)
+        _, seconds = timed(lambda m=model: m.fit(X[:n], y[:n]))
+        rows[preset] = {"s": seconds, "pinball": loss(model.predict(X[n:])), "lams": model.lams_.tolist()}
+    if find_spec("lightgbm") is None:
+        return rows | {"LightGBM": "missing: not installed"}
+    t, seconds = timed(lambda: boosted(X[:n], y[:n], X[n:]))
+    return rows | {"LightGBM": {"s": seconds, "pinball": loss(np.sort(t, axis=1))}}
+
+
+def boosted(X, y, Z):
+    from lightgbm import LGBMRegressor, early_stopping
+
+    n, t = 4 * len(y) // 5, []
+    for level in LEVELS:
+        fixed = {"objective": "quantile", "alpha": level, "learning_rate": 0.05, "verbose": -1, "random_state": 0}
+        fixed["n_jobs"] = torch.get_num_threads()
+        first = LGBMRegressor(n_estimators=5000, **fixed)
+        first.fit(X[:n], y[:n], eval_X=X[n:], eval_y=y[n:], callbacks=[early_stopping(50, verbose=False)])
+        t.append(LGBMRegressor(n_estimators=max(1, first.best_iteration_), **fixed).fit(X, y).predict(Z))
+    return np.column_stack(t)
+
+
 def main():
     global clock
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=10_000)
     parser.add_argument("--path", type=int, default=3000)
     parser.add_argument("--methods", type=int, default=2000)
+    parser.add_argument("--grid", type=int, default=3000)
+    parser.add_argument("--quantiles", type=int, default=3000)
+    parser.add_argument("--liquid", help="a Python that can import liquidSVM")
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -188,8 +297,10 @@ def main():
         "path": path(options.path),
         "methods": methods(options.methods),
         "smooth": smooth(options.path),
+        "grid": grid(options.grid, options.liquid),
+        "quantiles": quantiles(options.quantiles),
     }
-    if options.n < 10_000 or options.path < 3000:
+    if options.n < 10_000 or min(options.path, options.grid, options.quantiles) < 3000:
         result["note"] = "A smaller run than the default sizes of 10,000 and 3000 rows."
     text = json.dumps(result, indent=2)
     print(text)

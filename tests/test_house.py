@@ -26,6 +26,7 @@ ORDER = [
     "solvers",
     "criteria",
     "machines",
+    "problems",
     "calibration",
     "inputs",
     "checks",

@@ -274,3 +274,16 @@ def test_what_cannot_be_solved_is_said_in_one_sentence():
         BoxDual().solve(BoxDual().prepare(K), 2 * Y, 1e-2, Hinge())
     with pytest.raises(ValueError, match="leave out the rows"):
         BoxDual().prepare(K, torch.zeros(60))
+
+
+def test_a_coordinate_is_not_its_own_partner():
+    """Where one coordinate alone gains anything, and where there is only one."""
+    from hgk.solvers.descent import descend
+
+    y = np.array([-1.0, 0.2])
+    for n in (1, 2):
+        K, a = np.array([[1.0, 0.8], [0.8, 1.0]])[:n, :n].copy(), np.zeros(n)
+        G = K @ a - y[:n]
+        descend(K, np.full(n, -0.5), np.zeros(n), 0.0, a, G, 0.0, 100)
+        assert a == pytest.approx([-0.5, 0.0][:n])
+        assert K @ a - y[:n] == pytest.approx(G)

@@ -21,6 +21,7 @@ from hgk.selection import (
     mean_grid,
     one_kernel,
     search,
+    search_with,
     three_parts,
 )
 from reference import machine
@@ -99,9 +100,9 @@ def test_the_papers_protocol_learns_per_fold_without_the_held_out_rows():
     seen = []
 
     class Spy(Algorithm1):
-        def learn(self, architecture, rows, clip, rng, progress):
+        def learn(self, architecture, rows, clip, rng, progress, problem=None):
             seen.append((architecture, rows))
-            return super().learn(architecture, rows, clip, rng, progress)
+            return super().learn(architecture, rows, clip, rng, progress, problem)
 
     architectures = [inhomogeneous(5), two_layers(5, 4)]
     progress = Progress()
@@ -140,9 +141,9 @@ def test_the_papers_protocol_averages_complete_grids(monkeypatch):
 
     def spy(*args, **options):
         asked.append(options.get("complete", False))
-        return search(*args, **options)
+        return search_with(*args, **options)
 
-    monkeypatch.setattr(selection, "search", spy)
+    monkeypatch.setattr(selection, "search_with", spy)
     kernel_per_fold([inhomogeneous(5)], Algorithm1(M=1, L=1, N1=5, N2=5, N3=1), job, rng, Progress())
     assert asked == [True] * 5
 

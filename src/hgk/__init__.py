@@ -2,7 +2,13 @@
 
 from hgk.adapters import GaussianProcessKernel
 from hgk.architectures import Architecture, compose, grouped, inhomogeneous, isotropic, two_layers, with_kinds
-from hgk.estimators import CompactModelError, HGKClassifier, HGKRegressor, StoppedEarlyWarning
+from hgk.estimators import (
+    CompactModelError,
+    HGKClassifier,
+    HGKQuantileRegressor,
+    HGKRegressor,
+    StoppedEarlyWarning,
+)
 from hgk.files import ModelFileError, load, save
 from hgk.kernels import HierarchicalKernel
 from hgk.optimisers import Adam, Algorithm1
@@ -16,6 +22,7 @@ __all__ = [
     "CompactModelError",
     "GaussianProcessKernel",
     "HGKClassifier",
+    "HGKQuantileRegressor",
     "HGKRegressor",
     "HierarchicalKernel",
     "ModelFileError",

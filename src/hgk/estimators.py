@@ -1,4 +1,4 @@
-"""HGKRegressor and HGKClassifier: scikit-learn's contract around the machine."""
+"""HGKRegressor, HGKQuantileRegressor and HGKClassifier: scikit-learn's contract around the machine."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import mean_pinball_loss
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -32,11 +33,14 @@ from hgk.calibration import Calibration
 from hgk.gradients import LeaveOneOutGradients, mixed
 from hgk.inputs import Encoder, Inputs, Merged, Reader, Scaling, column_remarks, is_mixed, merge_rows, split
 from hgk.kernels import HierarchicalKernel
+from hgk.losses import EpsilonInsensitive, Expectile, Hinge, LeastSquares, Logistic, Loss, Pinball, SquaredHinge
 from hgk.machines import Rows, average, loo_average, proportions, weighted_quantile
 from hgk.optimisers import Adam, Algorithm1
 from hgk.plans import PRESETS, Given, Learned, Preset
+from hgk.problems import OfLoss, Problem, held_out_average, votes
 from hgk.progress import Event, Progress
 from hgk.selection import FOLDS, Plan, Task, fold_numbers, lam_grid
+from hgk.solvers import solver_for
 
 # Labels are scaled to [-1, 1], and predictions clipped there, as in the paper.
 CLIP = 1.0
@@ -109,7 +113,7 @@ class _HGK(BaseEstimator):
         -------
         self
         """
-        preset, device = self._check_parameters(), device_of(self.device)
+        preset, problem, device = self._check_parameters(), self._problem(), device_of(self.device)
         columns, Y, weight = self._read(X, y, sample_weight)
 
         reader = self._reader(columns)
@@ -121,9 +125,10 @@ class _HGK(BaseEstimator):
 
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         kinds = tuple(feature.kind for feature in encoder.features)
-        task = Task(rows.to(device), self._folds(merged.y, rng), self._lams(rows), CLIP, kinds)
+        clip = CLIP if problem is None else problem.clip
+        task = Task(rows.to(device), self._folds(merged.y, rng), self._lams(rows), clip, kinds, problem)
         plan = self._plan(preset, encoder)
-        self._check_size(plan, task.rows)
+        self._check_size(plan, task.rows, problem)
         workers = self._workers(plan)
         with threads_for(len(rows), device), room_for(len(rows), device), Progress(self._callback()) as progress:
             machines = plan.machines(task, rng, progress, workers)
@@ -203,9 +208,18 @@ class _HGK(BaseEstimator):
             return torch.get_num_threads()
         return effective_n_jobs(1 if self.n_jobs is None else self.n_jobs)
 
-    def _check_size(self, plan: Plan, rows: Rows) -> None:
+    def _problem(self) -> Problem | None:
+        """What is to be solved; None is least squares, by its own exact ways."""
+        return None
+
+    def _check_size(self, plan: Plan, rows: Rows, problem: Problem | None) -> None:
         """Say before working that the kernel matrix does not fit, or that there will be none."""
         n, device = len(rows), rows.X.device
+        if problem is not None and n > (most := exact_rows(AT_REST)):  # these solvers work in main memory
+            raise ValueError(
+                f"{n} different rows were given with the loss {type(problem.loss).__name__}, which is solved on kernel "
+                f"matrices of at most {most} rows; give a sample of the rows, or take loss='least_squares'."
+            )
         if not isinstance(plan, LeaveOneOutGradients):
             matrices = MATRICES * self._workers(plan)
             require_memory(n, n, matrices, torch.float64, "A fit on kernel matrices", device)
@@ -359,6 +373,14 @@ class _HGK(BaseEstimator):
                 UserWarning,
                 stacklevel=3,
             )
+        left = max((m.gap for m in self.machines_ if isinstance(m, OfLoss) and m.unsolved), default=0.0)
+        if left:
+            warnings.warn(
+                f"A machine was solved up to a duality gap of {left:.1e} of its objective, more than was wanted; "
+                f"lam={self.lam_:.1e} is very small for these data, try a larger one.",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def _derive(self) -> None:
         """The public attributes that follow from the machines and the importances of their nodes."""
@@ -385,6 +407,10 @@ class _HGK(BaseEstimator):
 
         All copies of a row are left out together; a row of weight 0 gets its ordinary prediction. λ, γ and
         the kernel's weights stay fixed. Computed when first asked for.
+
+        They are exact for least squares. With another loss they are predictions by the machines of the folds that the
+        row is not in, a fifth of the rows being left out at once (NaN for rows of folds that a fit with the preset
+        "paper" did not come to before it was stopped).
         """
         self._training_rows("Leave-one-out predictions need")
         everywhere = self._loo_of_rows().numpy()[self._place]
@@ -392,15 +418,37 @@ class _HGK(BaseEstimator):
             everywhere[self._place < 0] = self._average(torch.from_numpy(self._left_out)).numpy()
         return self._decode(everywhere)
 
+    @property
+    def _of_loss(self) -> bool:
+        """Whether the machines are of another loss than least squares, or of pairs."""
+        return isinstance(self.machines_[0], OfLoss)
+
+    @property
+    def _clip(self) -> float:
+        """Where predictions are clipped."""
+        return self.machines_[0].clip
+
     def _loo_of_rows(self) -> torch.Tensor:
-        """Of the distinct rows, in [-1, 1]; kept once computed."""
+        """Of the distinct rows, in [-1, 1]; kept once computed. With another loss, of held-out folds."""
         if "loo" not in self._kept:
             rows = self._training_rows("Leave-one-out values need")
+            if self._of_loss:
+                self._kept["loo"] = held_out_average(self.machines_).clamp(-self._clip, self._clip)
+                return self._kept["loo"]
             device = device_of(self.device)
             with threads_for(len(rows), device), room_for(len(rows), device):
                 machines = [machine.to(device) for machine in self.machines_]
                 self._kept["loo"] = loo_average(machines, rows.to(device), CLIP)[0].to(AT_REST)
         return self._kept["loo"]
+
+    def _aside(self) -> torch.Tensor:
+        """The distinct rows whose values are the most honest: with another loss, those kept from the kernel, too."""
+        t = self._loo_of_rows()
+        known = t.isfinite().all(1)  # a fit that was stopped early has not held out all rows
+        if not self._of_loss:
+            return known
+        best = known & cast(torch.Tensor, cast(OfLoss, self.machines_[0]).aside)
+        return best if bool(best.any()) else known
 
     def _predict_columns(self, X) -> np.ndarray:
         """The clipped averaged function, one column per output, in [-1, 1]."""
@@ -410,7 +458,7 @@ class _HGK(BaseEstimator):
     def _average(self, features: torch.Tensor) -> torch.Tensor:
         """The clipped averaged function. The machines are a few megabytes: they go to the device at every call."""
         device = device_of(self.device)
-        return average([machine.to(device) for machine in self.machines_], features.to(device), CLIP).to(AT_REST)
+        return average([machine.to(device) for machine in self.machines_], features.to(device), self._clip).to(AT_REST)
 
     def _features(self, X) -> torch.Tensor:
         """What the machines see of a table."""
@@ -435,13 +483,35 @@ def _columns_out(t: np.ndarray, single: bool) -> np.ndarray:
     return t[:, 0] if single else t
 
 
-class HGKRegressor(RegressorMixin, _HGK):
-    """Least-squares regression with a hierarchical Gaussian kernel whose weights are learned.
+# Named losses of classification.
+CLASS_LOSSES: dict[str, Callable[[], Loss]] = {
+    "least_squares": LeastSquares,
+    "hinge": Hinge,
+    "squared_hinge": SquaredHinge,
+    "logistic": Logistic,
+}
 
-    Solves ``min_f λ‖f‖² + (1/n) Σ (y_i - f(x_i))²`` over the kernel's function space; the kernel's
-    weights, its width γ and λ are chosen from the data. Columns and labels are scaled to [-1, 1], and
-    predictions are clipped to the range of the training labels. Columns may be categorical (in pandas and
-    polars frames) and may have missing cells.
+
+def _named(name: str, known: Mapping[str, Callable[[], Loss]], other: str, others: Iterable[str]) -> Loss:
+    if name not in known:
+        where = f"{name!r} is for {other}; here" if name in others else f"loss={name!r} is unknown;"
+        raise ValueError(f"{where} use one of {', '.join(map(repr, known))}, or a loss of hgk.losses.")
+    return known[name]()
+
+
+def _check_loss(loss: Any) -> None:
+    if not isinstance(loss, Loss):
+        raise TypeError(f"loss={loss!r} was given; a name such as 'least_squares' or a loss of hgk.losses is expected.")
+    solver_for(loss)  # says which losses can be solved
+
+
+class HGKRegressor(RegressorMixin, _HGK):
+    """Regression with a hierarchical Gaussian kernel whose weights are learned.
+
+    Solves ``min_f λ‖f‖² + (1/n) Σ L(y_i, f(x_i))`` over the kernel's function space, with the squared loss unless
+    another is asked for; the kernel's weights, its width γ and λ are chosen from the data. Columns and labels are
+    scaled to [-1, 1], and predictions are clipped to the range of the training labels. Columns may be categorical (in
+    pandas and polars frames) and may have missing cells.
 
     Parameters
     ----------
@@ -452,6 +522,15 @@ class HGKRegressor(RegressorMixin, _HGK):
         the paper's protocol, seven architectures chosen by 5-fold cross-validation, each by a full run of
         Algorithm 1 per fold (hours for thousands of rows). "plain": the isotropic Gaussian kernel; only λ and γ
         are chosen.
+    loss : {"least_squares", "pinball", "expectile", "epsilon_insensitive"} or Loss, default="least_squares"
+        L. Losses other than least squares are solved on the kernel that the preset learns (by least squares, but for
+        the presets of Algorithm 1, whose risks are those of the loss), with a λ of their own that five folds choose;
+        the model is the mean of the five fold machines. They take at most 10,000 different rows. An object, such as
+        ``hgk.losses.Pinball(0.9)``, sees labels scaled to [-1, 1].
+    tau : float, default=0.5
+        Level of "pinball" and "expectile", between 0 and 1.
+    tube : float, default=0.1
+        Half-width of the tube of "epsilon_insensitive", as a share of half the range of the labels.
     kernel : HierarchicalKernel, optional
         A kernel to keep, such as ``kernel_`` of an estimator fitted on another part of the data; its
         weights are not learned again, λ and γ are chosen.
@@ -499,7 +578,8 @@ class HGKRegressor(RegressorMixin, _HGK):
     history_ : list of dict
         What happened during the fit.
     loo_predictions_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        Leave-one-out predictions for the training rows.
+        Leave-one-out predictions for the training rows; with another loss than least squares, those of machines trained
+        without a row's fold.
     node_importances_ : ndarray of shape (n_nodes, n_features)
         The share of the kernels' exponents that each first-layer node and column carries over pairs of training
         rows; the nodes of all machines one below the other. Sums to 1.
@@ -519,6 +599,68 @@ class HGKRegressor(RegressorMixin, _HGK):
     """
 
     _multi_output, _y_numeric = True, True
+
+    def __init__(
+        self,
+        preset: str = "default",
+        *,
+        loss: str | Loss = "least_squares",
+        tau: float = 0.5,
+        tube: float = 0.1,
+        kernel: HierarchicalKernel | None = None,
+        architecture: Architecture | Sequence[Architecture] | None = None,
+        groups: Mapping[str, Iterable[int | str]] | None = None,
+        optimiser: Algorithm1 | Adam | None = None,
+        lam: float | None = None,
+        time_budget: float | None = None,
+        device: str = "cpu",
+        random_state=None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callback: Callable[[Event], Any] | None = None,
+    ):
+        super().__init__(
+            preset,
+            kernel=kernel,
+            architecture=architecture,
+            groups=groups,
+            optimiser=optimiser,
+            lam=lam,
+            time_budget=time_budget,
+            device=device,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            verbose=verbose,
+            callback=callback,
+        )
+        self.loss = loss
+        self.tau = tau
+        self.tube = tube
+
+    def _problem(self) -> Problem | None:
+        loss = self.loss
+        if isinstance(loss, str):
+            for name, value, where in (("tau", self.tau, "(0, 1)"), ("tube", self.tube, "[0, 1)")):
+                if not (isinstance(value, Real) and not isinstance(value, bool)):
+                    raise TypeError(f"{name}={value!r} was given; a number in {where} is expected.")
+            known = {
+                "least_squares": lambda: LeastSquares(),
+                "pinball": lambda: Pinball(float(self.tau)),
+                "expectile": lambda: Expectile(float(self.tau)),
+                "epsilon_insensitive": lambda: EpsilonInsensitive(float(self.tube)),
+            }
+            loss = _named(loss, known, "HGKClassifier", CLASS_LOSSES)
+        _check_loss(loss)
+        if loss.signs:
+            raise ValueError(
+                f"loss={self.loss!r} was given to HGKRegressor; it takes the labels -1 and 1, so use HGKClassifier."
+            )
+        if loss.levels > 1:
+            raise ValueError(
+                f"A loss of {loss.levels} levels was given to HGKRegressor; use HGKQuantileRegressor, whose levels are "
+                "kept from crossing."
+            )
+        return None if loss == LeastSquares() else Problem(loss, own_lam=True)
 
     def _encode(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         self._single_column = y.ndim == 1
@@ -570,6 +712,11 @@ class HGKRegressor(RegressorMixin, _HGK):
         True
         """
         self._training_rows("Intervals need")
+        if self._of_loss:
+            raise ValueError(
+                f"predict_interval was called with loss={self.loss!r}; its intervals are those of least squares, so "
+                "use HGKQuantileRegressor(quantiles=[0.05, 0.95])."
+            )
         if not (isinstance(coverage, Real) and 0 < coverage < 1):
             raise ValueError(f"coverage={coverage!r} was given; a number between 0 and 1 is expected, such as 0.9.")
         (found,) = self._intervals(self._features(X), [float(coverage)])
@@ -600,15 +747,182 @@ class HGKRegressor(RegressorMixin, _HGK):
         return tags
 
 
+def _quantile(values: np.ndarray, weight: np.ndarray, level: float) -> float:
+    """The smallest v with weight(values <= v) >= level · Σ weight, a minimiser of the pinball loss."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weight[order]) >= level * weight.sum() * (1 - 1e-12)
+    return float(values[order][np.argmax(reached)])
+
+
+class HGKQuantileRegressor(RegressorMixin, _HGK):
+    """Quantiles of the label at several levels at once, which never cross.
+
+    For every level τ the machine of the pinball loss ``τ (y - t)₊ + (1 - τ)(t - y)₊``, all on the same kernel and each
+    with its own λ, chosen by five folds. Machines have no offset; here every level gets one, the τ-quantile of the
+    residuals of held-out rows, so that as many of these lie below as should (where at least five rows lie beyond the
+    level, else none). Where the functions of two levels cross, the predicted values are put in
+    order, which brings them nearer to the true quantiles (Chernozhukov, Fernández-Val and Galichon, 2010). At most
+    10,000 different rows.
+
+    Parameters
+    ----------
+    preset : {"default", "algorithm1", "paper", "plain"}, default="default"
+        As in :class:`HGKRegressor`; so are all further ones.
+    quantiles : float or increasing sequence of float, default=0.5
+        Levels between 0 and 1.
+
+    Attributes
+    ----------
+    quantiles_ : ndarray of shape (n_quantiles,)
+    lams_ : ndarray of shape (n_quantiles,)
+        λ of every level; ``lam_`` is their geometric mean.
+    offsets_ : ndarray of shape (n_quantiles,)
+        What is added to each level, in the unit of the labels.
+    loo_predictions_ : ndarray of shape (n_samples,) or (n_samples, n_quantiles)
+        Predictions of the training rows by machines trained without their fold, in order.
+
+    Further ones are those of :class:`HGKRegressor`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hgk import HGKQuantileRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (400, 1))
+    >>> y = X[:, 0] + (1.2 + X[:, 0]) * rng.standard_normal(400)
+    >>> model = HGKQuantileRegressor("plain", quantiles=[0.05, 0.5, 0.95], random_state=0).fit(X[:200], y[:200])
+    >>> low, middle, high = model.predict(X[200:]).T
+    >>> bool((low <= middle).all() and (middle <= high).all() and 0.8 < ((low < y[200:]) & (y[200:] < high)).mean() < 1)
+    True
+    """
+
+    _multi_output, _y_numeric = False, True
+
+    def __init__(
+        self,
+        preset: str = "default",
+        *,
+        quantiles: float | Sequence[float] = 0.5,
+        kernel: HierarchicalKernel | None = None,
+        architecture: Architecture | Sequence[Architecture] | None = None,
+        groups: Mapping[str, Iterable[int | str]] | None = None,
+        optimiser: Algorithm1 | Adam | None = None,
+        lam: float | None = None,
+        time_budget: float | None = None,
+        device: str = "cpu",
+        random_state=None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callback: Callable[[Event], Any] | None = None,
+    ):
+        super().__init__(
+            preset,
+            kernel=kernel,
+            architecture=architecture,
+            groups=groups,
+            optimiser=optimiser,
+            lam=lam,
+            time_budget=time_budget,
+            device=device,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            verbose=verbose,
+            callback=callback,
+        )
+        self.quantiles = quantiles
+
+    def _problem(self) -> Problem:
+        levels = np.atleast_1d(np.asarray(self.quantiles))
+        if levels.ndim != 1 or not len(levels) or levels.dtype.kind not in "fiu":
+            raise TypeError(
+                f"quantiles={self.quantiles!r} was given; a number between 0 and 1 is expected, or an increasing list."
+            )
+        if not ((levels > 0) & (levels < 1)).all():
+            raise ValueError(
+                f"quantiles={self.quantiles!r} was given; levels must lie strictly between 0 and 1 (0.5 is the median)."
+            )
+        if (np.diff(levels) <= 0).any():
+            raise ValueError(
+                f"quantiles={self.quantiles!r} was given; predictions never cross, so levels must increase: give "
+                f"{sorted(set(levels.tolist()))}."
+            )
+        self.quantiles_ = levels.astype(float)
+        return Problem(Pinball(torch.from_numpy(self.quantiles_)), own_lam=True)
+
+    def _encode(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        self._single_column = len(self.quantiles_) == 1
+        self._y_scaling = Scaling.of(y[weight > 0, None].astype(float))
+        return self._y_scaling(y[:, None].astype(float))
+
+    def _decode(self, t: np.ndarray) -> np.ndarray:
+        shifted = np.clip(t + self._offsets, -CLIP, CLIP)
+        return _columns_out(self._y_scaling.inverse(np.sort(shifted, axis=1)), self._single_column)
+
+    def _store(self, rows: Rows, X: np.ndarray, progress: Progress) -> None:
+        super()._store(rows, X, progress)
+        aside = self._aside()
+        mine, t = rows[aside], self._loo_of_rows()[aside]
+        self._offsets = np.zeros(len(self.quantiles_))
+        for j, level in enumerate(self.quantiles_):
+            if mine.size * min(level, 1 - level) >= 5:
+                self._offsets[j] = _quantile((mine.Y[:, 0] - t[:, j]).numpy(), mine.weight.numpy(), level)
+
+    @property
+    def offsets_(self) -> np.ndarray:
+        check_is_fitted(self)
+        return self._offsets * self._y_scaling.half
+
+    def _strata(self, Y: np.ndarray) -> None:
+        return None
+
+    @property
+    def lams_(self) -> np.ndarray:
+        check_is_fitted(self)
+        return np.array(cast(OfLoss, self.machines_[0]).lams)
+
+    def predict(self, X) -> np.ndarray:
+        """Quantiles, increasing from level to level: (n_samples, n_quantiles), or (n_samples,) for a single level."""
+        return self._decode(self._predict_columns(X))
+
+    def score(self, X, y, sample_weight=None) -> float:
+        """The share of the pinball loss of constant quantiles that is gone, over all levels; at most 1.
+
+        For a single level R², as for scikit-learn's own quantile regression.
+        """
+        check_is_fitted(self)
+        if self._single_column:
+            return super().score(X, y, sample_weight)
+        said = self.predict(X)
+        own, constant = 0.0, 0.0
+        for level, t in zip(self.quantiles_, said.T, strict=True):
+            own += mean_pinball_loss(y, t, alpha=level, sample_weight=sample_weight)
+            best = np.full(len(t), np.percentile(y, 100 * level))
+            constant += mean_pinball_loss(y, best, alpha=level, sample_weight=sample_weight)
+        return 1 - own / constant if constant else float(own == 0)
+
+
 class HGKClassifier(ClassifierMixin, _HGK):
-    """Least-squares classification with a hierarchical Gaussian kernel whose weights are learned.
+    """Classification with a hierarchical Gaussian kernel whose weights are learned.
 
     One column of ±1 labels per class (a single one for two classes), all with the same kernel. The
     least-squares function estimates 2 P(class | x) - 1; probabilities come from it by a map that is fitted to
     its leave-one-out values, see ``predict_proba``.
 
-    Parameters and attributes are those of :class:`HGKRegressor`, and ``classes_``. ``loo_predictions_``
-    are leave-one-out values of ``decision_function``.
+    Parameters and attributes are those of :class:`HGKRegressor`, and ``classes_``; but for the following.
+    ``loo_predictions_`` are leave-one-out values of ``decision_function`` (with another loss than least squares, of
+    machines trained without a row's fold).
+
+    Parameters
+    ----------
+    loss : {"least_squares", "hinge", "squared_hinge", "logistic"} or Loss, default="least_squares"
+        Losses other than least squares are solved on the kernel that the preset learns, with a λ of their own that five
+        folds choose; the model is the mean of the five fold machines. They take at most 10,000 different rows.
+    multi_class : {"ovr", "ava"}, default="ovr"
+        More than two classes: each against the rest, or all against all, a machine for every two classes on their rows,
+        and the class that wins most of its pairs is predicted.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of classes, which multiply ``sample_weight``; classes that a dict does not name have weight 1.
+        "balanced" gives every class the same total weight. Probabilities are those of the weighted classes.
 
     Examples
     --------
@@ -621,6 +935,61 @@ class HGKClassifier(ClassifierMixin, _HGK):
 
     _multi_output, _y_numeric = False, False
 
+    def __init__(
+        self,
+        preset: str = "default",
+        *,
+        loss: str | Loss = "least_squares",
+        multi_class: str = "ovr",
+        class_weight: Mapping | str | None = None,
+        kernel: HierarchicalKernel | None = None,
+        architecture: Architecture | Sequence[Architecture] | None = None,
+        groups: Mapping[str, Iterable[int | str]] | None = None,
+        optimiser: Algorithm1 | Adam | None = None,
+        lam: float | None = None,
+        time_budget: float | None = None,
+        device: str = "cpu",
+        random_state=None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callback: Callable[[Event], Any] | None = None,
+    ):
+        super().__init__(
+            preset,
+            kernel=kernel,
+            architecture=architecture,
+            groups=groups,
+            optimiser=optimiser,
+            lam=lam,
+            time_budget=time_budget,
+            device=device,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            verbose=verbose,
+            callback=callback,
+        )
+        self.loss = loss
+        self.multi_class = multi_class
+        self.class_weight = class_weight
+
+    def _problem(self) -> Problem | None:
+        loss = self.loss
+        if isinstance(loss, str):
+            loss = _named(loss, CLASS_LOSSES, "HGKRegressor", ("pinball", "expectile", "epsilon_insensitive"))
+        _check_loss(loss)
+        if not (loss.signs or isinstance(loss, LeastSquares)):
+            raise ValueError(
+                f"loss={self.loss!r} was given to HGKClassifier; it is a loss of regression, so use HGKRegressor, or "
+                f"one of {', '.join(map(repr, CLASS_LOSSES))}."
+            )
+        if self.multi_class not in ("ovr", "ava"):
+            raise ValueError(
+                f"multi_class={self.multi_class!r} is unknown; use 'ovr' (one against the rest) or 'ava' (all against "
+                "all)."
+            )
+        pairs = self.multi_class == "ava"
+        return None if loss == LeastSquares() and not pairs else Problem(loss, pairs)
+
     def _encode(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         self.classes_ = np.unique(y[weight > 0])
         if len(self.classes_) < 2:
@@ -629,17 +998,56 @@ class HGKClassifier(ClassifierMixin, _HGK):
                 "needs at least two classes."
             )
         self._single_column = len(self.classes_) == 2
+        weight *= self._class_weights(y, weight)
         wanted = self.classes_[1:] if self._single_column else self.classes_
         return np.where(y[:, None] == wanted, 1.0, -1.0)
 
+    def _class_weights(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """One for each row."""
+        given = self.class_weight
+        if given is None:
+            return np.ones(len(y))
+        if isinstance(given, str) and given == "balanced":
+            totals = [float(weight[y == c].sum()) for c in self.classes_]
+            factors = [sum(totals) / (len(totals) * total) for total in totals]
+        elif isinstance(given, Mapping):
+            unknown = [c for c in given if c not in self.classes_.tolist()]
+            if unknown:
+                raise ValueError(
+                    f"class_weight names the class {unknown[0]!r}, which y does not have; its classes are "
+                    f"{', '.join(map(repr, self.classes_.tolist()[:5]))}."
+                )
+            factors = [given.get(c, 1.0) for c in self.classes_.tolist()]
+            if not all(isinstance(f, Real) and 0 < f < float("inf") for f in factors):
+                raise ValueError(f"class_weight={given!r} was given; finite weights > 0 are expected.")
+        else:
+            raise ValueError(
+                f"class_weight={given!r} was given; a dict of classes to weights, 'balanced' or None is expected."
+            )
+        found = np.ones(len(y))
+        for c, factor in zip(self.classes_, factors, strict=True):
+            found[y == c] = factor
+        return found
+
     def _decode(self, t: np.ndarray) -> np.ndarray:
-        return _columns_out(t, self._single_column)
+        return _columns_out(self._class_values(t), self._single_column)
+
+    def _class_values(self, t: np.ndarray) -> np.ndarray:
+        """One column per class (one for two classes): values of pairs as votes, others as they are."""
+        if self.multi_class != "ava" or self._single_column:
+            return t
+        return votes(torch.from_numpy(t), len(self.classes_)).numpy()
 
     def _strata(self, Y: np.ndarray) -> np.ndarray:
         return Y[:, 0] if self._single_column else Y.argmax(1)
 
     def decision_function(self, X) -> np.ndarray:
-        """2 P(class | x) - 1 as estimated, in [-1, 1]: one value for two classes, else one per class."""
+        """One value for two classes, else one per class.
+
+        With least squares 2 P(class | x) - 1 as estimated, in [-1, 1]; with other losses the value of the function,
+        which is not clipped; with ``multi_class="ava"`` how many of its pairs a class wins, and a part of a vote by how
+        much.
+        """
         return self._decode(self._predict_columns(X))
 
     def predict_proba(self, X) -> np.ndarray:
@@ -648,19 +1056,79 @@ class HGKClassifier(ClassifierMixin, _HGK):
         With g(f) = a f for f > 0 and b f for f < 0, a, b > 0: for two classes log(p / (1 - p)) = g(f), else
         p_k is proportional to exp(g(f_k)). g increases, so that the most probable class is the predicted one;
         a and b minimise the logarithmic loss. They are fitted at the first call, which therefore takes about as long
-        as training the machines again.
+        as training the machines again. With other losses than least squares the values are those of held-out folds,
+        which the fit has kept.
         """
-        t = self._predict_columns(X)
+        t = self._class_values(self._predict_columns(X))
         return self._calibration().probabilities(t)
 
     def _calibration(self) -> Calibration:
         if "calibration" not in self._kept:
             rows = self._training_rows("Probabilities need")
-            columns = self._loo_of_rows(), rows.Y, rows.weight
-            self._kept["calibration"] = Calibration.of(*(column.numpy() for column in columns))
+            t = self._class_values(self._loo_of_rows().numpy())
+            known = self._aside().numpy()
+            columns = t[known], rows.Y.numpy()[known], rows.weight.numpy()[known]
+            self._kept["calibration"] = Calibration.of(*columns)
         return self._kept["calibration"]
 
-    def predict(self, X) -> np.ndarray:
-        """The class with the largest value of ``decision_function``."""
-        t = self._predict_columns(X)
-        return self.classes_[(t[:, 0] > 0).astype(int) if self._single_column else t.argmax(1)]
+    def predict(self, X, threshold: float | None = None) -> np.ndarray:
+        """The class with the largest value of ``decision_function``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        threshold : float, optional
+            For two classes: predict the second where ``decision_function`` is above this, such as what
+            :meth:`threshold_for` returns, instead of 0.
+        """
+        t = self._class_values(self._predict_columns(X))
+        if self._single_column:
+            return self.classes_[(t[:, 0] > (0.0 if threshold is None else threshold)).astype(int)]
+        if threshold is not None:
+            raise ValueError(f"threshold={threshold!r} was given with {len(self.classes_)} classes; it needs two.")
+        return self.classes_[t.argmax(1)]
+
+    def threshold_for(self, false_alarm_rate: float = 0.01) -> float:
+        """The threshold of ``decision_function`` above which at most this share of the first class will lie.
+
+        It is the conformal quantile of the values of training rows of the first class, from machines that have not seen
+        them: leave-one-out values with least squares, values of held-out folds with other losses. For rows like the
+        training rows the second class is then falsely announced with about this probability. Use it by
+        ``predict(X, threshold=…)``.
+
+        Parameters
+        ----------
+        false_alarm_rate : float, default=0.01
+            Between 0 and 1.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from hgk import HGKClassifier
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> model = HGKClassifier("plain", loss="hinge", random_state=0).fit(X[::2], y[::2])
+        >>> alarms = model.predict(X[1::2], threshold=model.threshold_for(false_alarm_rate=0.05)) == 1
+        >>> bool(alarms[y[1::2] == 0].mean() < 0.12)
+        True
+        """
+        rows = self._training_rows("Thresholds need")
+        if len(self.classes_) > 2:
+            raise ValueError(
+                f"threshold_for was called for {len(self.classes_)} classes; false alarms need two classes."
+            )
+        if not (isinstance(false_alarm_rate, Real) and 0 < false_alarm_rate < 1):
+            raise ValueError(f"false_alarm_rate={false_alarm_rate!r} was given; a number between 0 and 1 is expected.")
+        t = self._loo_of_rows()[:, 0]
+        first = (rows.Y[:, 0] < 0) & self._aside()
+        if not bool(first.any()):
+            raise ValueError("No row of the first class was held out before the fit was stopped; fit again to the end.")
+        # weights relative to each other, as many in all as the rows that they amount to
+        weight = rows.weight[first]
+        weight = weight * (rows[first].size / float(weight.sum()))
+        found = float(weighted_quantile(t[first], weight, 1 - float(false_alarm_rate)))
+        if not np.isfinite(found):
+            raise ValueError(
+                f"false_alarm_rate={false_alarm_rate!r} was given with {int(first.sum())} rows of the class "
+                f"{self.classes_[0]!r}; a rate of at least {1 / (rows[first].size + 1):.2g} can be judged by so few."
+            )
+        return found

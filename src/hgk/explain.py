@@ -21,9 +21,11 @@ import numpy as np
 import torch
 
 from hgk.arrays import require_memory, row_blocks, threads_for
-from hgk.estimators import CLIP, HGKClassifier, HGKRegressor
+from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor
 from hgk.kernels import HierarchicalKernel, Sweep
 from hgk.machines import average, loo_average, proportions
+
+Model = HGKRegressor | HGKQuantileRegressor | HGKClassifier
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +35,10 @@ class Contributions:
     Attributes
     ----------
     base : ndarray of shape (n_outputs,)
-        The middle of the training labels; 0 for classification.
+        The middle of the training labels, with the offset of a quantile's level; 0 for classification.
     value : ndarray of shape (n_samples, n_outputs)
-        base + the sum of all contributions: the prediction before clipping, or the value of the decision function.
+        base + the sum of all contributions: the prediction before clipping (and before quantiles are put in order), or
+        the value of the decision function (of pairs of classes, where all are against all).
     rows : ndarray of shape (n_samples, n_outputs, k)
         Which rows of the machine contribute most, in the order of size: indices into ``machines_[0].X`` (of
         ``X_fit_``, where the machine is exact).
@@ -53,7 +56,7 @@ class Contributions:
     rest: np.ndarray
 
 
-def contributions(model: HGKRegressor | HGKClassifier, X, k: int | None = 5) -> Contributions:
+def contributions(model: Model, X, k: int | None = 5) -> Contributions:
     """The training rows that matter most for the predictions at ``X``; ``k=None`` takes all of them.
 
     Examples
@@ -89,7 +92,7 @@ def contributions(model: HGKRegressor | HGKClassifier, X, k: int | None = 5) -> 
     return Contributions(base, total, rows, terms, similar, total - base - terms.sum(-1))
 
 
-def _terms(model: HGKRegressor | HGKClassifier, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _terms(model: Model, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """c_i(x), rows x outputs x training rows, and Σ p_m k_m(x_i, x)."""
     c, mean = X.new_zeros(len(X), *model.machines_[0].alpha.T.shape), X.new_zeros(len(X), len(model.machines_[0].X))
     for share, machine in zip(proportions(model.machines_), model.machines_, strict=True):
@@ -99,11 +102,14 @@ def _terms(model: HGKRegressor | HGKClassifier, X: torch.Tensor) -> tuple[torch.
     return c, mean
 
 
-def _unit(model: HGKRegressor | HGKClassifier, outputs: int) -> tuple[np.ndarray, np.ndarray]:
+def _unit(model: Model, outputs: int) -> tuple[np.ndarray, np.ndarray]:
     """Middle and half of the range of the labels."""
-    if isinstance(model, HGKRegressor):
-        return model._y_scaling.middle, model._y_scaling.half
-    return np.zeros(outputs), np.ones(outputs)
+    if isinstance(model, HGKClassifier):
+        return np.zeros(outputs), np.ones(outputs)
+    middle, half = (np.resize(part, outputs) for part in (model._y_scaling.middle, model._y_scaling.half))
+    if isinstance(model, HGKQuantileRegressor):
+        middle = middle + half * model._offsets
+    return middle, half
 
 
 def node_terms(kernel: HierarchicalKernel, x: torch.Tensor, Z: torch.Tensor) -> np.ndarray:
@@ -120,7 +126,7 @@ def node_terms(kernel: HierarchicalKernel, x: torch.Tensor, Z: torch.Tensor) -> 
     return torch.stack([w * (1 - k[0]) for w, k in zip(w2, layers[-1], strict=True)], 1).numpy() * kernel.gamma**-2
 
 
-def given_rows(model: HGKRegressor | HGKClassifier) -> np.ndarray:
+def given_rows(model: Model) -> np.ndarray:
     """For every row of the first machine, the number of a row as it was given to ``fit``: the first of equal ones."""
     rows = model._training_rows("The numbers of training rows need")
     first = np.full(len(rows), -1)
@@ -132,7 +138,7 @@ def given_rows(model: HGKRegressor | HGKClassifier) -> np.ndarray:
     return first[[place[row.tobytes()] for row in np.ascontiguousarray(model.machines_[0].X.numpy())]]
 
 
-def influence(model: HGKRegressor | HGKClassifier, X=None) -> np.ndarray:
+def influence(model: Model, X=None) -> np.ndarray:
     """f(x) - f^(-i)(x) for every training row i, in the unit of the labels.
 
     Parameters
@@ -159,15 +165,20 @@ def influence(model: HGKRegressor | HGKClassifier, X=None) -> np.ndarray:
     ((442,), (3, 442))
     """
     rows = model._training_rows("Influences need")
+    if model._of_loss:
+        raise ValueError(
+            "influence was asked of a model with another loss than least squares, for which alone it is exact; fit "
+            "with loss='least_squares' and multi_class='ovr'."
+        )
     _, half = _unit(model, rows.Y.shape[1])
     if X is None:
-        own = average(model.machines_, rows.X, CLIP) - model._loo_of_rows()
+        own = average(model.machines_, rows.X, model._clip) - model._loo_of_rows()
         return _single(_spread(own.numpy() * half, model._place), model)
     features = model._features(X)
     require_memory(len(features), len(rows), 3 * rows.Y.shape[1], rows.X.dtype, "Influences of all rows")
     with threads_for(len(rows)):
-        _, without = loo_average(model.machines_, rows, CLIP, features)
-    change = average(model.machines_, features, CLIP).T[:, :, None] - without  # outputs x rows x training rows
+        _, without = loo_average(model.machines_, rows, model._clip, features)
+    change = average(model.machines_, features, model._clip).T[:, :, None] - without  # outputs x rows x training rows
     return _single(_spread(change.permute(1, 2, 0).numpy() * half, model._place, axis=1), model)
 
 
@@ -178,5 +189,5 @@ def _spread(values: np.ndarray, place: np.ndarray, axis: int = 0) -> np.ndarray:
     return found
 
 
-def _single(values: np.ndarray, model: HGKRegressor | HGKClassifier) -> np.ndarray:
+def _single(values: np.ndarray, model: Model) -> np.ndarray:
     return values[..., 0] if model._single_column else values

@@ -40,16 +40,24 @@ from hgk.architectures import Architecture
 from hgk.arrays import available_memory, gibibytes
 from hgk.calibration import Calibration
 from hgk.codec import DTYPES, Decoder, Encoder, Malformed
-from hgk.estimators import CLIP, HGKClassifier, HGKRegressor
+from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor
 from hgk.inputs import Category, Feature, Inputs, Numeric, Reader, Scaling, Unchanged
 from hgk.inputs import Encoder as Features
 from hgk.kernels import HierarchicalKernel
+from hgk.losses import EpsilonInsensitive, Expectile, Hinge, LeastSquares, Logistic, Pinball, SquaredHinge
 from hgk.machines import Exact, OnCentres, Rows, average
 from hgk.optimisers import Adam, Algorithm1
+from hgk.problems import OfLoss
 
 SCHEMA = 1
 UPGRADES: dict[int, Callable[[dict], dict]] = {}
-ESTIMATORS = {"HGKRegressor": HGKRegressor, "HGKClassifier": HGKClassifier}
+Model = HGKRegressor | HGKQuantileRegressor | HGKClassifier
+ESTIMATORS: dict[str, type[Model]] = {
+    "HGKRegressor": HGKRegressor,
+    "HGKQuantileRegressor": HGKQuantileRegressor,
+    "HGKClassifier": HGKClassifier,
+}
+KnownLoss = EpsilonInsensitive | Expectile | Hinge | LeastSquares | Logistic | Pinball | SquaredHinge
 
 # What every file has at byte 8; 64 digits follow.
 BEGINNING = b'{"__metadata__":{"hgk":"{\\"checksum\\": \\"'
@@ -71,7 +79,7 @@ class ModelFileError(ValueError):
 # ----------------------------------------------------------------------------------------- what is in a file
 
 Scalar = str | bool | int | float
-Machines = tuple[Exact | OnCentres, ...]
+Machines = tuple[Exact | OnCentres | OfLoss, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,13 +99,14 @@ class Fitted:
     classes: np.ndarray | tuple[Scalar, ...] | None = None
     text_dtype: str | None = None  # of classes that are no array here
     calibration: Calibration | None = None
+    offsets: np.ndarray | None = None  # of quantile levels
     rows: Rows | None = None
     X_fit: np.ndarray | None = None
     place: np.ndarray | None = None
     left_out: np.ndarray | None = None
 
     @classmethod
-    def of(cls, model: HGKRegressor | HGKClassifier) -> Fitted:
+    def of(cls, model: Model) -> Fitted:
         # The device is of the machine, not of the model: a file from one with an accelerator serves on one without.
         own = {name: value for name, value in model.get_params(deep=False).items() if name != "device"}
         parameters, forgotten = _storable(own)
@@ -118,6 +127,7 @@ class Fitted:
             y_scaling=getattr(model, "_y_scaling", None),
             classes=classes if classes is None or kind is None else tuple(classes.tolist()),
             text_dtype=kind if kind is None or "U" in kind else "|O",
+            offsets=model._offsets if isinstance(model, HGKQuantileRegressor) else None,
             calibration=model._calibration() if isinstance(model, HGKClassifier) else None,
             rows=model._rows,
             X_fit=model.X_fit_ if full else None,
@@ -127,19 +137,24 @@ class Fitted:
 
     def compact(self) -> Fitted:
         """Without what only leave-one-out and intervals need."""
-        machines = tuple(replace(m, parts=()) if isinstance(m, Exact) else m for m in self.machines)
-        return replace(self, machines=machines, rows=None, X_fit=None, place=None, left_out=None)
+
+        def bare(machine):
+            if isinstance(machine, OfLoss):
+                return replace(machine, parts=(), held_out=None, aside=None)
+            return replace(machine, parts=()) if isinstance(machine, Exact) else machine
+
+        return replace(self, machines=tuple(map(bare, self.machines)), rows=None, X_fit=None, place=None, left_out=None)
 
     def single(self) -> tuple[Fitted, float]:
         """With the machines' rows in single precision, and how much that changes predictions of some of them."""
         at = self.machines[0].X[:: max(1, len(self.machines[0].X) // 500)]
-        before = average(self.machines, at, CLIP)
+        before = average(self.machines, at, self.machines[0].clip)
         rounded: dict[int, torch.Tensor] = {}
         machines = tuple(replace(m, X=rounded.setdefault(id(m.X), m.X.float())) for m in self.machines)
-        after = average(tuple(replace(m, X=m.X.double()) for m in machines), at, CLIP)
+        after = average(tuple(replace(m, X=m.X.double()) for m in machines), at, self.machines[0].clip)
         return replace(self, machines=machines), float((after - before).abs().max())
 
-    def model(self) -> HGKRegressor | HGKClassifier:
+    def model(self) -> Model:
         """The estimator, as it was after its fit."""
         model = ESTIMATORS[self.estimator](**self.parameters)
         model.n_features_in_ = len(self.inputs.reader.names)
@@ -158,6 +173,9 @@ class Fitted:
             model._kept["calibration"] = self.calibration
         else:
             model._y_scaling = cast(Scaling, self.y_scaling)
+        if isinstance(model, HGKQuantileRegressor):
+            model._offsets = cast(np.ndarray, self.offsets)
+            model.quantiles_ = np.atleast_1d(cast(Any, self.machines[0]).loss.tau)
         model._rows, model._place, model._left_out = self.rows, cast(Any, self.place), cast(Any, self.left_out)
         if self.X_fit is not None:
             model.X_fit_ = self.X_fit
@@ -171,6 +189,9 @@ PARAMETERS: dict[str, Any] = {
     "architecture": Architecture | list[Architecture] | None,
     "groups": dict[str, list[str | int]] | None,
     "optimiser": Algorithm1 | Adam | None,
+    "loss": str | KnownLoss,
+    "quantiles": float | list[float] | np.ndarray,
+    "class_weight": str | dict[Scalar, float] | None,
 }
 
 
@@ -205,7 +226,7 @@ def condensed(history: Sequence[Mapping[str, Any]], most: int = STEPS_KEPT) -> l
 
 
 def save(
-    model: HGKRegressor | HGKClassifier,
+    model: Model,
     path: str | os.PathLike,
     *,
     compact: bool = False,
@@ -216,7 +237,7 @@ def save(
 
     Parameters
     ----------
-    model : HGKRegressor or HGKClassifier
+    model : HGKRegressor, HGKQuantileRegressor or HGKClassifier
         Fitted.
     path : path
         Usually ``….hgk``. The file is written beside its place and renamed: an interrupted or failed write leaves what
@@ -251,6 +272,11 @@ def save(
         )
     if not hasattr(model, "machines_"):
         raise ModelFileError(f"This {type(model).__name__} is not fitted yet; call fit before save.")
+    loss = getattr(model.machines_[0], "loss", None)
+    if loss is not None and not isinstance(loss, KnownLoss):
+        raise ModelFileError(
+            f"The model's loss is a {type(loss).__name__}, which a file cannot hold; use joblib, or one of hgk.losses."
+        )
     if single and not compact:
         raise ModelFileError(
             "single=True was given without compact=True; rounded rows serve predictions only, so give both."
@@ -277,6 +303,7 @@ def _summary(fitted: Fitted, compact: bool, single: bool) -> dict[str, Any]:
     first, names = fitted.machines[0], fitted.inputs.reader.names
     return {
         "estimator": fitted.estimator,
+        "loss": type(getattr(first, "loss", LeastSquares())).__name__,
         "columns": list(names),
         "rows": None if fitted.place is None else len(fitted.place),
         "distinct_rows": None if fitted.rows is None else len(fitted.rows),
@@ -436,7 +463,7 @@ def _sync_folder(folder: Path) -> None:
 # ----------------------------------------------------------------------------------------------------- opening
 
 
-def load(path: str | os.PathLike) -> HGKRegressor | HGKClassifier:
+def load(path: str | os.PathLike) -> Model:
     """The model that :func:`save` wrote; anything else is a ModelFileError of one sentence.
 
     Predictions, intervals, probabilities and importances are those of the saved model, bit for bit on the same
@@ -595,6 +622,7 @@ def _decoder(arrays: Mapping[str, np.ndarray]) -> Decoder:
         (HierarchicalKernel, "inputs"): Inputs | None,
         (Reader, "levels"): tuple[tuple[Scalar, ...] | None, ...],
         (Features, "columns"): tuple[Numeric | Category | Unchanged, ...],
+        (OfLoss, "loss"): KnownLoss,
     }
     checks = {Architecture: _check_architecture, HierarchicalKernel: _check_kernel, Features: _check_features}
     return _ModelDecoder(arrays, hints, {**checks, Rows: _check_rows, Calibration: _check_calibration})
@@ -706,7 +734,7 @@ def _check(fitted: Fitted) -> None:
     _check_training(fitted, d, features, outputs)
 
 
-def _check_machine(machine: Exact | OnCentres, features: int, outputs: int, rows: Rows | None) -> None:
+def _check_machine(machine: Exact | OnCentres | OfLoss, features: int, outputs: int, rows: Rows | None) -> None:
     X, alpha = machine.X, machine.alpha
     _expect(
         X.ndim == alpha.ndim == 2 and len(X) == len(alpha) > 0, "a machine's rows and coefficients differ in number"
@@ -718,12 +746,37 @@ def _check_machine(machine: Exact | OnCentres, features: int, outputs: int, rows
     _expect(
         machine.lam > 0 and machine.share > 0 and machine.ridge_added >= 0, "a machine's λ or share is not positive"
     )
-    if isinstance(machine, Exact) and rows is not None:
+    if isinstance(machine, OfLoss):
+        _check_of_loss(machine, outputs, rows)
+    if isinstance(machine, Exact | OfLoss) and rows is not None:
         _expect(len(rows) == len(X) and bool(machine.parts), "a machine's rows are not the training rows")
         for part in machine.parts:
             inside = part.ndim == 1 and part.dtype == torch.int64 and len(part) > 0
             _expect(inside and 0 <= int(part.min()) <= int(part.max()) < len(X), "a machine's part has unknown rows")
             _expect(len(part.unique()) == len(part), "a machine's part has a row twice")
+
+
+def _check_of_loss(machine: OfLoss, outputs: int, rows: Rows | None) -> None:
+    _expect(
+        machine.loss is not None and machine.loss.levels in (1, outputs), "a machine's loss does not fit its outputs"
+    )
+    lams = machine.lams
+    _expect(len(lams) == outputs and all(lam > 0 for lam in lams) and machine.gap >= 0, "a machine's λ do not fit")
+    kept = machine.held_out, machine.aside
+    _expect((rows is None) == (kept[0] is None) == (kept[1] is None), "a machine's held-out predictions are lacking")
+    if rows is not None:
+        held_out, aside = cast(tuple[torch.Tensor, torch.Tensor], kept)
+        fits = held_out.shape == (len(rows), outputs) and held_out.dtype == torch.float64
+        fits = fits and not bool(held_out.isinf().any()) and aside.shape == (len(rows),) and aside.dtype == torch.bool
+        _expect(fits, "a machine's held-out predictions do not fit its rows")
+
+
+def _columns_of_labels(fitted: Fitted, outputs: int) -> int:
+    """Of the rows: one for all quantiles, one for each class where pairs of them are the outputs."""
+    if fitted.estimator == "HGKQuantileRegressor":
+        return 1
+    several = fitted.estimator == "HGKClassifier" and not fitted.single_column
+    return len(cast(Any, fitted.classes)) if several else outputs
 
 
 def _check_target(fitted: Fitted, outputs: int) -> None:
@@ -734,6 +787,17 @@ def _check_target(fitted: Fitted, outputs: int) -> None:
         _expect(all(_vector(a) and len(a) == outputs for a in arrays), "the scaling of the labels does not fit")
         _expect(outputs == 1 or not fitted.single_column, "the outputs differ in number")
         return
+    if fitted.estimator == "HGKQuantileRegressor":
+        scaling, loss = fitted.y_scaling, getattr(fitted.machines[0], "loss", None)
+        _expect(isinstance(loss, Pinball) and loss.levels == outputs, "the levels do not fit the outputs")
+        _expect(scaling is not None and fitted.classes is None, "the scaling of the labels is lacking")
+        arrays = [cast(Scaling, scaling).middle, cast(Scaling, scaling).half]
+        _expect(all(_vector(a) and len(a) == 1 for a in arrays), "the scaling of the labels does not fit")
+        _expect(fitted.single_column == (outputs == 1), "the outputs differ in number")
+        offsets = fitted.offsets
+        _expect(isinstance(offsets, np.ndarray) and _vector(offsets), "the offsets of the levels are lacking")
+        _expect(len(cast(np.ndarray, offsets)) == outputs, "the offsets do not fit the levels")
+        return
     classes = fitted.classes
     _expect(classes is not None and fitted.calibration is not None, "classes or calibration are lacking")
     if isinstance(classes, np.ndarray):
@@ -743,7 +807,9 @@ def _check_target(fitted: Fitted, outputs: int) -> None:
     count = len(np.unique(classes))
     _expect(count == len(classes) > 1, "the classes are not different")
     _expect(fitted.single_column == (count == 2), "the classes do not fit the outputs")
-    _expect(outputs == (1 if count == 2 else count), "the classes do not fit the outputs")
+    pairs = fitted.parameters.get("multi_class") == "ava"
+    several = count * (count - 1) // 2 if pairs else count
+    _expect(outputs == (1 if count == 2 else several), "the classes do not fit the outputs")
 
 
 def _texts(classes: Any, kind: str | None) -> np.ndarray:
@@ -765,8 +831,8 @@ def _check_training(fitted: Fitted, d: int, features: int, outputs: int) -> None
         return
     _expect(all(part is not None for part in kept), "a part of the training rows is lacking")
     rows, X_fit, place, left_out = cast(tuple[Rows, np.ndarray, np.ndarray, np.ndarray], kept)
-    n = len(rows)
-    _expect(rows.X.shape == (n, features) and rows.Y.shape == (n, outputs), "the training rows do not fit")
+    n, labels = len(rows), _columns_of_labels(fitted, outputs)
+    _expect(rows.X.shape == (n, features) and rows.Y.shape == (n, labels), "the training rows do not fit")
     _expect(X_fit.shape == (n, d) and X_fit.dtype == np.float64, "the training rows do not fit")
     _expect(place.ndim == 1 and place.dtype == np.int64 and len(place) > 0, "the order of the rows is lacking")
     _expect(-1 <= place.min() <= place.max() < n, "the order of the rows names unknown ones")

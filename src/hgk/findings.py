@@ -52,6 +52,10 @@ def require_model(model: Any) -> None:
     if not isinstance(model, Model):
         raise TypeError(f"A {type(model).__name__} was given; a fitted HGKRegressor or HGKClassifier is expected.")
     check_is_fitted(model)
+    if isinstance(model, HGKClassifier) and model.multi_class == "ava":
+        raise ValueError(
+            "A classifier of all against all was given; fit with multi_class='ovr' for this view of a model."
+        )
 
 
 def column_names(model: Model) -> tuple[str, ...]:
@@ -239,7 +243,7 @@ class Effect:
 
 def responses(model: Model, codes: np.ndarray) -> np.ndarray:
     """Predictions in the labels' unit, or probabilities, of rows as the reader gives them; one column per output."""
-    t = average(model.machines_, torch.from_numpy(model._inputs.encoder(codes)), CLIP).numpy()
+    t = average(model.machines_, torch.from_numpy(model._inputs.encoder(codes)), model._clip).numpy()
     if isinstance(model, HGKClassifier):
         probability = model._calibration().probabilities(t)
         return probability[:, 1:] if model._single_column else probability
@@ -447,11 +451,12 @@ def errors(model: Model, new: NewRows | None = None, compare: bool = True) -> li
     """
     rows = model._training_rows("The report needs")
     scorer = Scorer(model, rows.Y.numpy(), rows.weight.numpy())
-    found = _recorded(model, scorer)
-    found.append(scorer(OURS, LOO, model._loo_of_rows().numpy()))
+    # what the fit recorded is of least squares, by which kernels are learned whatever the loss
+    found = [] if model._of_loss else _recorded(model, scorer)
+    found.append(scorer(OURS, FOLDS if model._of_loss else LOO, model._loo_of_rows().numpy()))
     fresh = None if new is None or not len(new.X) else Scorer(model, new.Y, np.ones(len(new.Y)))
     if fresh is not None and new is not None:
-        t = average(model.machines_, torch.from_numpy(model._inputs.encoder(new.X)), CLIP).numpy()
+        t = average(model.machines_, torch.from_numpy(model._inputs.encoder(new.X)), model._clip).numpy()
         found.append(fresh(OURS, NEW, t))
     if compare:
         missing = fresh is not None or not any(score.method == SVM for score in found)

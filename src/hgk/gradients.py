@@ -4,7 +4,8 @@
     for every kind of tree: learn its weights on the other rows, by small and then by larger batches;
         drop the weights that hardly matter; predict the rows set aside at every λ
     average the kinds greedily, by the error on the rows set aside, starting from the safest
-    train the chosen kernels on all rows, and average them
+    train the chosen kernels on all rows, and average them; with another loss than least squares, choose λ for it and
+        train on the mean of the chosen kernels (:mod:`hgk.problems`)
 
 The kinds differ in their first-layer nodes and in the features these see:
 
@@ -36,6 +37,7 @@ from hgk.kernels import HierarchicalKernel
 from hgk.machines import Machine, clipped_risk, train, train_on_centres
 from hgk.optimisers.adam import Adam, Run
 from hgk.optimisers.recorded import RecordedRun, run_together
+from hgk.problems import Problem, train_on_folds
 from hgk.progress import Progress
 from hgk.pruning import pruned
 from hgk.selection import FOLDS, Plan, Task, lam_grid, one_kernel, search
@@ -181,6 +183,7 @@ class LeaveOneOutGradients(Plan):
     budget: float | None = None
 
     def machines(self, task, rng, progress, n_jobs=None):
+        wanted, task = task, task.squared  # weights and kinds are those that least squares wants
         begun, workers = time.monotonic(), effective_n_jobs(1 if n_jobs is None else n_jobs)
         folds = self._held_out_folds(task)
         judges = {fold: Judge.of(task, fold, rng) for fold in folds}
@@ -192,7 +195,7 @@ class LeaveOneOutGradients(Plan):
         trials, judges = self._trials(task, effort, judges, rng, progress, workers)
         chosen = choose(trials, task, judges, progress)
         seconds = None if self.budget is None else self.budget - (time.monotonic() - begun)
-        return self._train(chosen, task, rng, progress, seconds)
+        return self._train(chosen, wanted, list(judges), rng, progress, seconds)
 
     def _held_out_folds(self, task: Task) -> list[int]:
         """With few rows a single fold says too little."""
@@ -291,7 +294,9 @@ class LeaveOneOutGradients(Plan):
 
     # ---------------------------------------------------------------------------------------- training
 
-    def _train(self, chosen: list[Trial], task: Task, rng, progress: Progress, seconds: float | None) -> list[Machine]:
+    def _train(
+        self, chosen: list[Trial], task: Task, folds: list[int], rng, progress: Progress, seconds: float | None
+    ) -> list[Machine]:
         """Every trial has the same share, divided among its folds' kernels; on centres the best trial is alone.
 
         If it is plain alone, (λ, γ) are chosen again by all folds, as with the preset "plain".
@@ -308,7 +313,22 @@ class LeaveOneOutGradients(Plan):
         if [trial.name for trial in chosen] == ["plain"]:
             return [one_kernel(first.kernels[0].with_gamma(1.0), task, progress)]
         members = [(kernel, trial.lam, 1 / len(trial.kernels)) for trial in chosen for kernel in trial.kernels]
+        if task.problem is not None:
+            return self._train_with_loss(chosen, task, task.problem, folds, progress)
         return [replace(train(kernel, task.rows, lam), share=share) for kernel, lam, share in members]
+
+    def _train_with_loss(
+        self, chosen: list[Trial], task: Task, problem: Problem, folds: list[int], progress: Progress
+    ) -> list[Machine]:
+        """One machine on the mean of the kernels; a kernel speaks for the fold that it was learned without."""
+        kernels: list[tuple[HierarchicalKernel, float]] = []
+        unseen: dict[int, list[int]] = {fold: [] for fold in folds}
+        for trial in chosen:
+            for kernel, fold in zip(trial.kernels, folds, strict=False):
+                for other in [fold] if len(trial.kernels) > 1 else folds:  # plain's width is of none of them
+                    unseen[other].append(len(kernels))
+                kernels.append((kernel, 1 / len(trial.kernels)))
+        return train_on_folds(kernels, problem, task.rows, task.fold_of, judge_lams(task), progress, unseen)
 
 
 def centres_for(n: int, seconds: float | None) -> int:

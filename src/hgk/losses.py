@@ -24,6 +24,7 @@ Hinge, pinball and ε-insensitive are the support functions of a box [l, h] of s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -68,7 +69,25 @@ class Loss(ABC):
 
     def column(self, k: int) -> Loss:
         """The loss of column k."""
+        return self.columns([k])
+
+    def columns(self, some: Sequence[int]) -> Loss:
+        """The loss of these columns."""
         return self
+
+    @property
+    def levels(self) -> int:
+        """How many columns a parameter has numbers for; 1 where it is a number itself."""
+        return 1
+
+    def spread(self, Y: torch.Tensor) -> torch.Tensor:
+        """A single column of labels once for every level; others as they are."""
+        if self.levels > 1 and Y.shape[1] not in (1, self.levels):
+            raise ValueError(
+                f"{type(self).__name__} has {self.levels} levels and was given {Y.shape[1]} columns of labels; give "
+                "one column, or one level."
+            )
+        return Y.expand(-1, self.levels) if self.levels > 1 else Y
 
     def check(self, y: torch.Tensor) -> None:
         """Raise ValueError unless the loss takes these labels."""
@@ -133,8 +152,12 @@ class Pinball(BoxLoss):
         zero = torch.zeros_like(y)
         return zero - self.tau, zero + (1 - self.tau)
 
-    def column(self, k):
-        return Pinball(_entry(self.tau, k))
+    def columns(self, some):
+        return Pinball(_entries(self.tau, some))
+
+    @property
+    def levels(self):
+        return _count(self.tau)
 
 
 @dataclass(frozen=True)
@@ -150,8 +173,12 @@ class EpsilonInsensitive(BoxLoss):
     def domain(self, y):
         return -torch.ones_like(y), torch.ones_like(y)
 
-    def column(self, k):
-        return EpsilonInsensitive(_entry(self.tube, k))
+    def columns(self, some):
+        return EpsilonInsensitive(_entries(self.tube, some))
+
+    @property
+    def levels(self):
+        return _count(self.tube)
 
 
 # -------------------------------------------------------------------------------------------- smooth
@@ -240,8 +267,12 @@ class Expectile(SmoothLoss):
     def conjugate(self, y, u):
         return u * y + u**2 / (4 * self._side(u))
 
-    def column(self, k):
-        return Expectile(_entry(self.tau, k))
+    def columns(self, some):
+        return Expectile(_entries(self.tau, some))
+
+    @property
+    def levels(self):
+        return _count(self.tau)
 
 
 @dataclass(frozen=True)
@@ -278,7 +309,12 @@ def check_level(tau: Level) -> None:
         raise ValueError(f"tau={tau} was given; a level must lie strictly between 0 and 1 (0.5 is the middle).")
 
 
-def _entry(parameter: Level, k: int) -> Level:
-    if isinstance(parameter, torch.Tensor) and parameter.ndim:
-        return float(parameter.flatten()[k])
-    return parameter
+def _entries(parameter: Level, some: Sequence[int]) -> Level:
+    """Those of some columns; a number where there is one."""
+    if not isinstance(parameter, torch.Tensor) or not parameter.ndim:
+        return parameter
+    return float(parameter.flatten()[some[0]]) if len(some) == 1 else parameter.flatten()[list(some)]
+
+
+def _count(parameter: Level) -> int:
+    return parameter.numel() if isinstance(parameter, torch.Tensor) and parameter.ndim else 1

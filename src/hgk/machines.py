@@ -64,6 +64,11 @@ class Machine(ABC):
     ridge_added: float = 0.0
     share: float = 1.0  # in an average, relative to the others
 
+    @property
+    def clip(self) -> float:
+        """Where predictions are clipped; labels lie in [-1, 1]."""
+        return 1.0
+
     def __call__(self, X: torch.Tensor) -> torch.Tensor:
         return self.kernel.multiply(X, self.X, self.alpha)
 

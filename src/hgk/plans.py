@@ -1,6 +1,6 @@
 """What the estimators' ``preset`` stands for: who learns the kernel, and which machines are averaged.
 
-A plan turns a task (rows, folds, λ to try, clipping bound) into machines whose clipped mean predicts. That of the
+A plan turns a task (rows, folds, λ to try, clipping bound, loss) into machines whose clipped mean predicts. That of the
 default is :mod:`hgk.gradients`.
 """
 
@@ -52,7 +52,7 @@ class Learned(Plan):
         architectures = self.architectures(task.rows.X.shape[1], rng)
         if len(architectures) > 1:
             return kernel_per_fold(architectures, self.optimiser, task, rng, progress, n_jobs)
-        kernel = self.optimiser.learn(architectures[0], task.rows, task.clip, rng, progress)
+        kernel = self.optimiser.learn(architectures[0], task.rows, task.clip, rng, progress, task.problem)
         return [one_kernel(kernel, task, progress)]
 
 

@@ -82,7 +82,15 @@ def report(model: Model, X: Any = None, y: Any = None, title: str | None = None)
         files("hgk.pages").joinpath(f"report.{kind}").read_text(encoding="utf-8") for kind in ("js", "css")
     )
     shown = {key: value for key, value in data.items() if key not in ("worst", "summary", "rows", "note", "confusion")}
-    return assemble(name, name, _colours() + style, _body(model, data), shown, script)
+    body, script = (_worded(model, text) for text in (_body(model, data), script))
+    return assemble(name, name, _colours() + style, body, shown, script)
+
+
+def _worded(model: Model, text: str) -> str:
+    """With another loss than least squares the predictions are of held-out folds."""
+    if not model._of_loss:
+        return text
+    return text.replace("Leave-one-out", "Held-out").replace("leave-one-out", "held-out")
 
 
 def _colours() -> str:
@@ -114,11 +122,15 @@ def report_data(model: Model, new: NewRows | None = None) -> dict[str, Any]:
         "pairs": _pairs_data(model, order[:PAIRED]),
         "learning": _learning_data(learning),
         "fit": _fit_data(model),
-        "coverage": _numbers(asdict(findings.coverage(model, new))) if isinstance(model, HGKRegressor) else None,
+        "coverage": _numbers(asdict(findings.coverage(model, new))) if _has_intervals(model) else None,
         "confusion": _confusion(model),
         "worst": _worst(model, order),
         "summary": _summary(model),
     }
+
+
+def _has_intervals(model: Model) -> bool:
+    return isinstance(model, HGKRegressor) and not model._of_loss
 
 
 def _cut(name: str) -> str:
@@ -520,6 +532,8 @@ def _predictions_section(model: Model, data: dict[str, Any]) -> str:
 
 def _intervals_part(data: dict[str, Any]) -> str:
     covered = data["coverage"]
+    if covered is None:  # another loss than least squares
+        return ""
     first = " Of the first output." if len(data["outputs"]) > 1 else ""
     about = (
         f"Jackknife+ intervals (predict_interval) for {covered['rows']} training rows, each from all rows but itself."

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ from hgk.architectures import Architecture
 from hgk.arrays import accelerated, require_memory
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Machine, Rows, train
+from hgk.problems import Choice, LossGrid, Problem, loss_search, train_on_folds, train_part
 from hgk.progress import Progress
 from hgk.solvers import fold_risks
 
@@ -91,6 +93,11 @@ class GridResult:
         return int(i), int(j)
 
     @property
+    def choice(self) -> GridResult:
+        """What has γ, λ and their risk."""
+        return self
+
+    @property
     def gamma(self) -> float:
         return float(self.gammas[self.best[0]])
 
@@ -123,8 +130,7 @@ def search(
     n = len(rows)
     require_memory(n, n, 4, dtype, "The grid search's kernel matrix", rows.X.device)
     S = kernel.exponent(rows.X.to(dtype))
-    columns = len(set().union(*kernel.architecture.coordinates))
-    gammas = gamma_grid(float(S.mean(dtype=torch.float64)) * n / max(1, n - 1), n, columns)
+    gammas = widths(kernel, S)
     shape = len(gammas), len(lams)
     risks, resolved, products = np.full(shape, np.inf), np.zeros(shape, dtype=bool), 0
     folds, shifts = torch.from_numpy(fold_of).to(S.device), torch.as_tensor(lams)
@@ -140,14 +146,43 @@ def search(
     return GridResult(gammas, np.asarray(lams), risks, resolved, products)
 
 
+def widths(kernel: HierarchicalKernel, S: torch.Tensor) -> np.ndarray:
+    """The γ grid for the exponents S between all rows."""
+    n, columns = len(S), len(set().union(*kernel.architecture.coordinates))
+    return gamma_grid(float(S.mean(dtype=torch.float64)) * n / max(1, n - 1), n, columns)
+
+
+def search_with(
+    problem: Problem | None,
+    kernel: HierarchicalKernel,
+    rows: Rows,
+    fold_of: np.ndarray,
+    lams: np.ndarray,
+    clip: float,
+    complete: bool = False,
+    progress: Progress | None = None,
+) -> GridResult | LossGrid:
+    """The same for any loss: least squares by Krylov spaces, the others by paths over λ on every fold."""
+    if problem is None:
+        return search(kernel, rows, fold_of, lams, clip, complete=complete, progress=progress)
+    n = len(rows)
+    require_memory(n, n, 4, torch.float64, "The grid search's kernel matrices")
+    S = kernel.exponent(rows.X)
+    gammas = widths(kernel, S)
+    order = [i for (i,) in _widths_from_the_middle(len(gammas), 1)]
+    return loss_search(problem, rows, fold_of, gammas, lams, S, order, complete, progress)
+
+
 def _widths_from_the_middle(size: int, at_once: int) -> list[list[int]]:
     """Indices ordered from the middle outwards: good widths first give later ones a risk to give up at."""
     order = sorted(range(size), key=lambda i: abs(i - (size - 1) / 2))
     return [order[i : i + at_once] for i in range(0, size, at_once)]
 
 
-def mean_grid(grids: Sequence[GridResult]) -> GridResult:
+def mean_grid(grids: Sequence) -> GridResult | LossGrid:
     """The mean risk over folds, whose γ grids are matched by position."""
+    if isinstance(grids[0], LossGrid):
+        return LossGrid.mean(grids)
     return GridResult(
         np.mean([g.gammas for g in grids], axis=0),
         grids[0].lams,
@@ -159,13 +194,21 @@ def mean_grid(grids: Sequence[GridResult]) -> GridResult:
 
 @dataclass(frozen=True)
 class Task:
-    """What all plans need to know: the rows, their folds, the λ to try, the clipping bound, and each feature's kind."""
+    """What all plans need to know: the rows, their folds, the λ to try, the clipping bound, each feature's kind, and
+    what is to be solved in the end: None is least squares, by its own exact ways.
+    """
 
     rows: Rows
     fold_of: np.ndarray
     lams: np.ndarray
     clip: float
     features: tuple[str, ...] = ()
+    problem: Problem | None = None
+
+    @property
+    def squared(self) -> Task:
+        """The same rows with least squares, by which kernels are learned; labels lie in [-1, 1]."""
+        return replace(self, problem=None, clip=1.0)
 
     @property
     def folds(self) -> range:
@@ -186,9 +229,20 @@ class Plan(ABC):
 
 def one_kernel(kernel: HierarchicalKernel, task: Task, progress: Progress) -> Machine:
     """Choose (λ, γ) for given weights by cross-validation; the mean of the fold machines."""
+    if task.problem is not None:
+        return _one_kernel_with(task.problem, kernel, task, progress)
     found = search(kernel, task.rows, task.fold_of, task.lams, task.clip, progress=progress)
     progress.report(stage="grid", risk=found.risk, gamma=found.gamma, lam=found.lam, products=found.products)
     return train(kernel.with_gamma(found.gamma), task.rows, found.lam, [task.training_part(b) for b in task.folds])
+
+
+def _one_kernel_with(problem: Problem, kernel: HierarchicalKernel, task: Task, progress: Progress) -> Machine:
+    grid = search_with(problem, kernel, task.rows, task.fold_of, task.lams, task.clip, progress=progress)
+    found = cast(Choice, grid.choice)
+    progress.report(stage="loss grid", risk=found.risk, gamma=found.gamma, lam=found.lam)
+    chosen = [(kernel.with_gamma(found.gamma), 1.0)]
+    (machine,) = train_on_folds(chosen, problem, task.rows, task.fold_of, found, progress)
+    return machine
 
 
 def kernel_per_fold(
@@ -215,12 +269,19 @@ def kernel_per_fold(
     groups = [g for g in groups if len(g) == len(task.folds)] or [max(groups, key=len)]
     means = [mean_grid([grid for _, grid, _ in group]) for group in groups]
     best = int(np.argmin([mean.risk for mean in means]))
-    i, j = means[best].best
     progress.report(stage="architecture", risk=means[best].risk, risks=[mean.risk for mean in means])
+    i, _ = means[best].best
     return [
-        train(kernel.with_gamma(float(grid.gammas[i])), task.rows, float(task.lams[j]), [index])
+        _train_on_fold(kernel.with_gamma(float(grid.gammas[i])), means[best].choice, task, index)
         for kernel, grid, index in groups[best]
     ]
+
+
+def _train_on_fold(kernel: HierarchicalKernel, choice, task: Task, index: torch.Tensor) -> Machine:
+    if task.problem is None:
+        return train(kernel, task.rows, choice.lam, [index])
+    out = torch.ones(len(task.rows), dtype=torch.bool).index_fill(0, index, False).nonzero()[:, 0]
+    return train_part(kernel, task.problem, task.rows, choice, index, out)
 
 
 def _learn_on_fold(architecture, optimiser, task: Task, fold: int, rng, progress: Progress):
@@ -228,10 +289,10 @@ def _learn_on_fold(architecture, optimiser, task: Task, fold: int, rng, progress
     if progress.cut(when=progress.through > 0):
         return None
     index = task.training_part(fold)
-    kernel = optimiser.learn(architecture, task.rows[index], task.clip, rng, progress)
+    kernel = optimiser.learn(architecture, task.rows[index], task.clip, rng, progress, task.problem)
     held_out = np.where(task.fold_of == fold, 0, -1)
     # complete: a cell that cannot win in this fold may still win in the mean over folds
-    grid = search(kernel, task.rows, held_out, task.lams, task.clip, complete=True)
+    grid = search_with(task.problem, kernel, task.rows, held_out, task.lams, task.clip, complete=True)
     progress.report(stage="fold", risk=grid.risk)
     progress.through += 1
     return kernel, grid, index

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import importlib
+import itertools
 import json
 import os
 import re
@@ -25,7 +26,7 @@ from rich.table import Table as Listing
 
 from hgk import tables
 from hgk.cli.shared import EXPECTED, Unusable, console, errors
-from hgk.estimators import HGKClassifier, HGKRegressor, StoppedEarlyWarning
+from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor, StoppedEarlyWarning
 from hgk.explain import contributions, given_rows, node_terms
 from hgk.files import describe, load, save
 from hgk.inputs import is_mixed
@@ -33,7 +34,7 @@ from hgk.plans import PRESETS
 from hgk.progress import Event
 
 EXPECTED.append(tables.TableError)
-Model = HGKRegressor | HGKClassifier
+Model = HGKRegressor | HGKQuantileRegressor | HGKClassifier
 
 
 class Task(StrEnum):
@@ -65,6 +66,11 @@ def fit(
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Columns to leave out, with commas between them.")] = None,
     preset: Annotated[Preset, typer.Option(help="What is learned, and how.")] = Preset.default,  # type: ignore[attr-defined]
+    loss: Annotated[
+        str, typer.Option(help="Of classes: hinge, squared_hinge, logistic; of numbers: pinball, expectile, ….")
+    ] = "least_squares",
+    tau: Annotated[float, typer.Option(help="Level of pinball and expectile.")] = 0.5,
+    quantiles: Annotated[str | None, typer.Option(help="Predict quantiles: 0.05,0.5,0.95.")] = None,
     time_budget: Annotated[str | None, typer.Option(help="About how long: 90, 90s, 2m, 1h30m.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same model.")] = 0,
     compact: Annotated[bool, typer.Option("--compact", help="Leave out what predictions do not need.")] = False,
@@ -89,8 +95,9 @@ def fit(
     notes = [note for note in table.notes if repr(target) not in note.split(" is taken as text")[0]]
     if not found.present.all():
         notes.append(f"{int((~found.present).sum())} rows without a value of {target!r} were left out.")
-    kind = HGKClassifier if found.classes else HGKRegressor
-    model = kind(str(preset), groups=_groups(group, X), time_budget=seconds, random_state=seed)
+    levels = None if quantiles is None else _levels(quantiles)
+    common = {"groups": _groups(group, X), "time_budget": seconds, "random_state": seed}
+    model = _estimator(str(preset), found.classes, loss, tau, levels, common)
     if not quiet and not as_json:
         errors.print(f"{found.reason}: {len(X)} rows, {X.shape[1]} columns", markup=False, soft_wrap=True)
     begun = time.monotonic()
@@ -111,8 +118,15 @@ def fit(
         with _interruptible(f"{out} is written, the report is not"), _sentences():
             write_report(model, report)
     said: dict[str, Any] = {"model": str(out), "report": None if report is None else str(report), "target": target}
-    said |= {"task": kind.__name__, "decision": found.reason, "rows": len(X), "columns": X.shape[1], "seconds": took}
-    said |= {"stopped_early": bool(stopped), "leave_one_out": score, "importances": _importances(model), "notes": notes}
+    said |= {
+        "task": type(model).__name__,
+        "decision": found.reason,
+        "rows": len(X),
+        "columns": X.shape[1],
+        "seconds": took,
+    }
+    basis = "held_out" if model._of_loss else "leave_one_out"
+    said |= {"stopped_early": bool(stopped), basis: score, "importances": _importances(model), "notes": notes}
     _told(said, notes, as_json, quiet)
 
 
@@ -123,9 +137,12 @@ def _told(said: dict[str, Any], notes: Sequence[str], as_json: bool, quiet: bool
     _tell(notes, quiet)
     if quiet:
         return
-    score = said["leave_one_out"]
-    how = f"R² {score['r2']:.3f}, RMSE {score['rmse']:.4g}" if "r2" in score else f"accuracy {score['accuracy']:.3f}"
-    console.print(f"leave-one-out {how}, kernel and λ as chosen; fitted in {said['seconds']:.1f} s", markup=False)
+    basis = "held_out" if "held_out" in said else "leave_one_out"
+    words = {"r2": "R² {:.3f}", "rmse": "RMSE {:.4g}", "accuracy": "accuracy {:.3f}", "pinball": "pinball loss {:.4g}"}
+    words["inside"] = "{:.1%} between the outer quantiles"
+    how = ", ".join(text.format(said[basis][name]) for name, text in words.items() if name in said[basis])
+    what = "held-out" if basis == "held_out" else "leave-one-out"
+    console.print(f"{what} {how}, kernel and λ as chosen; fitted in {said['seconds']:.1f} s", markup=False)
     leaning = ", ".join(f"{name} {share:.2f}" for name, share in list(said["importances"].items())[:5])
     console.print(f"the kernel leans on {leaning}", markup=False, soft_wrap=True)
     console.print(f"model in {said['model']}", markup=False, soft_wrap=True)
@@ -198,11 +215,38 @@ def _report_writer(report: Path | None):
         raise Unusable(f"--report needs {error.name}; pip install the package, or leave --report out.") from error
 
 
+def _levels(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise Unusable(f"--quantiles {text!r} was given; levels such as 0.05,0.5,0.95 are expected.") from None
+
+
+def _estimator(preset: str, classes: bool, loss: str, tau: float, levels: list[float] | None, common: dict) -> Model:
+    if levels is None:
+        return (
+            HGKClassifier(preset, loss=loss, **common)
+            if classes
+            else HGKRegressor(preset, loss=loss, tau=tau, **common)
+        )
+    if classes or loss not in ("least_squares", "pinball"):
+        what = "a target of classes" if classes else f"--loss {loss}"
+        raise Unusable(
+            f"--quantiles was given with {what}; quantiles are of numbers, by the pinball loss, so leave one out."
+        )
+    return HGKQuantileRegressor(preset, quantiles=levels, **common)
+
+
 def _score(model: Model, y: np.ndarray) -> dict[str, float]:
     """From the leave-one-out values, which the kernel and λ have seen but no coefficient has."""
     if model._rows is None or not len(y):
         return {}
     loo = model.loo_predictions_
+    if isinstance(model, HGKQuantileRegressor):
+        t, tau = loo.reshape(len(y), -1), model.quantiles_
+        r = y[:, None] - t
+        found = {"pinball": float(np.maximum(tau * r, (tau - 1) * r).mean())}
+        return found | ({"inside": float(((t[:, 0] <= y) & (y <= t[:, -1])).mean())} if len(tau) > 1 else {})
     if isinstance(model, HGKClassifier):
         found = model.classes_[(loo > 0).astype(int) if loo.ndim == 1 else loo.argmax(1)]
         return {"accuracy": float(np.mean(found == y))}
@@ -318,9 +362,11 @@ def predict(
     fitted = load(model)
     if interval is not None and isinstance(fitted, HGKClassifier):
         raise Unusable("--interval was given with a classifier; its certainty is told by --proba.")
+    if interval is not None and isinstance(fitted, HGKQuantileRegressor):
+        raise Unusable("--interval was given with a model of quantiles; its predictions are bounds already.")
     if interval is not None and not 0 < interval < 1:
         raise Unusable(f"--interval {interval:g} was given; a number between 0 and 1 is expected, such as 0.9.")
-    if proba and isinstance(fitted, HGKRegressor):
+    if proba and not isinstance(fitted, HGKClassifier):
         raise Unusable("--proba was given with a regression; its certainty is told by --interval 0.9.")
     if out != "-":
         _check_place(Path(out))
@@ -358,6 +404,8 @@ def _unnamed(X: pd.DataFrame) -> np.ndarray:
 
 def _predictions(model: Model, X: Any, interval: float | None, proba: bool) -> pd.DataFrame:
     said = model.predict(X)
+    if isinstance(model, HGKQuantileRegressor):
+        return pd.DataFrame(dict(zip(_outputs(model), said.reshape(len(said), -1).T, strict=True)))
     columns = {"prediction": said} if said.ndim == 1 else {f"prediction {j}": t for j, t in enumerate(said.T)}
     if interval is not None and isinstance(model, HGKRegressor):
         bounds = model.predict_interval(X, interval)
@@ -480,7 +528,11 @@ def _row_explained(model: Model, X: Any, top: int) -> dict[str, Any]:
 
 
 def _outputs(model: Model) -> list[str]:
+    if isinstance(model, HGKQuantileRegressor):
+        return [f"quantile {level:g}" for level in model.quantiles_]
     if isinstance(model, HGKClassifier):
+        if model.multi_class == "ava" and not model._single_column:
+            return [f"{a} against {b}" for a, b in itertools.combinations(model.classes_, 2)]
         classes = model.classes_[1:] if model._single_column else model.classes_
         return [str(c) for c in classes]
     return (
@@ -531,7 +583,9 @@ def info(model: ModelFile, as_json: Json = False) -> None:
         return
     summary, note = found["summary"], found["note"]
     lines = {
-        "model": f"{summary.get('estimator')}" + (f" of {note['target']!r}" if "target" in note else ""),
+        "model": f"{summary.get('estimator')}"
+        + (f", {summary['loss']}" if summary.get("loss", "LeastSquares") != "LeastSquares" else "")
+        + (f" of {note['target']!r}" if "target" in note else ""),
         "file": f"{found['bytes'] / 1024:.0f} KiB, schema {found['schema']}"
         + (", compact" if summary.get("compact") else ""),
         "training rows": "not kept"

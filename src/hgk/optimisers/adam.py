@@ -34,6 +34,7 @@ from hgk.criteria import LeaveOneOut
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Rows
 from hgk.pairs import batch_sweep
+from hgk.problems import Problem
 from hgk.progress import Progress
 from hgk.solvers.least_squares import cholesky
 
@@ -78,9 +79,15 @@ class Adam:
             )
 
     def learn(
-        self, architecture: Architecture, rows: Rows, clip: float, rng: np.random.Generator, progress: Progress
+        self,
+        architecture: Architecture,
+        rows: Rows,
+        clip: float,
+        rng: np.random.Generator,
+        progress: Progress,
+        problem: Problem | None = None,
     ) -> HierarchicalKernel:
-        """The kernel at the end of the run."""
+        """The kernel at the end of the run; its criterion is least squares, whatever the problem."""
         kernel = HierarchicalKernel(architecture, architecture.start(rows.spread, rng))
         if architecture.tied:
             return kernel

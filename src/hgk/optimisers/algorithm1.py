@@ -13,12 +13,13 @@
 Choices that the paper leaves open: the weights start as in :meth:`Architecture.start`, and count as the
 first candidate on D3; λ and γ are chosen by five folds of D1; a local minimum is reached when no Armijo
 step exists or the last one gained less than 10⁻⁵ of the risk; a width γ found by one grid search is the
-kernel's until the next.
+kernel's until the next. With another loss than least squares α, λ and γ are those of the loss, and so are the
+risks on D2 and D3.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 
 import numpy as np
@@ -30,8 +31,9 @@ from hgk.machines import Rows, train
 from hgk.optimisers.annealing import anneal
 from hgk.optimisers.armijo import descend
 from hgk.optimisers.objective import Objective
+from hgk.problems import MAIN, Choice, Problem
 from hgk.progress import Progress
-from hgk.selection import FOLDS, fold_numbers, lam_grid, search, three_parts
+from hgk.selection import FOLDS, fold_numbers, lam_grid, search_with, three_parts
 
 # With fewer rows than this D2 has no more than two of them, and a risk on two rows teaches nothing.
 FEWEST_ROWS = 12
@@ -76,13 +78,19 @@ class Algorithm1:
         return cls(M=15, L=10, N1=1000, N2=500, N3=10)
 
     def learn(
-        self, architecture: Architecture, rows: Rows, clip: float, rng: np.random.Generator, progress: Progress
+        self,
+        architecture: Architecture,
+        rows: Rows,
+        clip: float,
+        rng: np.random.Generator,
+        progress: Progress,
+        problem: Problem | None = None,
     ) -> HierarchicalKernel:
-        """The kernel whose weights had the smallest risk on D3."""
+        """The kernel whose weights had the smallest risk on D3, of least squares or of the problem's loss."""
         kernel = HierarchicalKernel(architecture, architecture.start(rows.spread, rng))
         if architecture.tied or len(rows) < FEWEST_ROWS:
             return kernel
-        return _Run(self, kernel, rows, clip, rng, progress).run()
+        return _Run(self, kernel, rows, clip, rng, progress, problem).run()
 
 
 def plain_kernel(d: int) -> HierarchicalKernel:
@@ -93,8 +101,11 @@ def plain_kernel(d: int) -> HierarchicalKernel:
 class _Run:
     """The state of one run: D1, D2, D3, the current weights, and the best so far."""
 
-    def __init__(self, settings: Algorithm1, kernel, rows: Rows, clip: float, rng, progress: Progress):
-        self.settings, self.kernel, self.rows, self.clip = settings, kernel, rows, clip
+    def __init__(
+        self, settings: Algorithm1, kernel, rows: Rows, clip: float, rng, progress: Progress, problem: Problem | None
+    ):
+        self.settings, self.kernel, self.given, self.clip, self.problem = settings, kernel, rows, clip, problem
+        self.rows = rows if problem is None else replace(rows, Y=problem.labels(rows.Y.to(MAIN)).to(rows.Y))
         self.rng, self.progress = rng, progress
         self.D1, self.D2, self.D3 = three_parts(len(rows), rng)
         self.best, self.best_risk = kernel.W, float("inf")
@@ -124,10 +135,7 @@ class _Run:
         D3 = self.rows[torch.from_numpy(self.D3)]
         plain = self._train(self.plain.W, self.plain)
         learned = self._train(self.best)
-        losses = [
-            ((o.kernel.multiply(D3.X, o.X1, o.alpha).clamp(-self.clip, self.clip) - D3.Y) ** 2).sum(1)
-            for o in (plain, learned)
-        ]
+        losses = [o.losses(o.kernel.multiply(D3.X, o.X1, o.alpha), D3) for o in (plain, learned)]
         share, gain = D3.weight / D3.weight.sum(), losses[0] - losses[1]
         mean = float(share @ gain)
         error = float((share**2 @ (gain - mean) ** 2) ** 0.5)
@@ -136,12 +144,18 @@ class _Run:
 
     def _train(self, W: Weights, kernel: HierarchicalKernel | None = None) -> Objective:
         """α on D1, with λ and γ by cross-validation on D1."""
-        part = self.rows[torch.from_numpy(self.D1)]
+        part, D2 = (self.rows[torch.from_numpy(D)] for D in (self.D1, self.D2))
         kernel = (kernel or self.kernel).with_weights(W)
         fold_of = fold_numbers(len(part), min(FOLDS, len(part)), self.rng)
-        found = search(kernel, part, fold_of, lam_grid(part.size), self.clip)
-        machine = train(kernel.with_gamma(found.gamma), part, found.lam)
-        return Objective(machine.kernel, part.X, machine.alpha, self.rows[torch.from_numpy(self.D2)], self.clip)
+        given = self.given[torch.from_numpy(self.D1)]
+        found = search_with(self.problem, kernel, given, fold_of, lam_grid(part.size), self.clip).choice
+        kernel = kernel.with_gamma(found.gamma)
+        if isinstance(found, Choice) and self.problem is not None:
+            K, T, weight = (x.to(MAIN) for x in (kernel.matrix(part.X).double(), part.Y, part.weight))
+            alpha = self.problem.solve(K, T, weight, found.lams)[0].to(part.X)
+        else:
+            alpha = train(kernel, part, found.lam).alpha
+        return Objective(kernel, part.X, alpha, D2, self.clip, self.problem)
 
     def _searches(self, objective: Objective, W: Weights, i: int) -> Weights:
         at_minimum = False

@@ -141,8 +141,12 @@ def descend(K, low, high, tube, a, G, goal, most):
         x = _alone(a[i], G[i], diagonal[i], low[i], high[i], tube)
         inside = x > low[i] and x < high[i] and (tube == 0.0 or x != 0.0)
         _gains_after(x - a[i], 1 / diagonal[i] if inside else 0.0, K[i], a, G, diagonal, low, high, tube, gain)
-        gain[i] = 0.0
+        gain[i] = -np.inf  # not its own partner, even where no other gains anything
         p = _largest(gain)
+        if p == i:  # the only coordinate
+            G[i] += (x - a[i]) * K[i, i]
+            a[i] = x
+            continue
         x, z = _pair(i, p, K, diagonal, a, G, low, high, tube)
         d, e = x - a[i], z - a[p]
         a[i], a[p] = x, z

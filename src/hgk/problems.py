@@ -1,0 +1,514 @@
+"""Machines of any loss: what they are trained for, on which folds, at which λ.
+
+A problem turns the labels of a fit into columns T, NaN where a row has no part in a column,
+
+    as they are         one column per output or class (one against the rest)
+    levels              the same label once for every quantile or expectile level
+    pairs               one column per pair of classes a < b: 1 for a, -1 for b (all against all)
+
+and has a machine for every column, on the rows with a part in it. λ is chosen by the held-out risk of the clipped loss,
+
+    R_j(λ) = (1/n_j) Σ s_i L(T_ij, clip(f_λ^(-fold of i)(x_i)_j)),
+
+the same λ for all columns (of classes), or one for each (of levels). For every fold it goes from the largest λ down,
+each machine from the one before, until the risk rises or stays as it is. The machine in the end is the mean of those
+trained without one fold each; their predictions of the rows they have not seen are kept, since what is said about the
+machine (probabilities, thresholds, errors) must come from these: leave-one-out is exact for least squares alone. Where
+kernels were learned without some folds, these folds choose λ and speak for the machine: the others have shaped the
+kernel, and flatter it.
+
+Several kernels k_m with shares p_m are one kernel here, Σ p_m k_m: the machines share α, and their average is
+
+    Σ_m p_m Σ_i α_i k_m(x_i, ·) = Σ_i α_i (Σ_m p_m k_m)(x_i, ·).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+import torch
+
+from hgk.arrays import require_memory
+from hgk.kernels import HierarchicalKernel
+from hgk.losses import Loss, SmoothLoss
+from hgk.machines import Machine, Rows, proportions
+from hgk.progress import Progress
+from hgk.solvers import Solution, solver_for
+
+# Main memory.
+MAIN = torch.device("cpu")
+# Relative duality gap while λ is chosen; risks differ by more from one fold to the next.
+ROUGH = 1e-3
+# ... and in the end.
+FINE = 1e-5
+# A path over λ ends when the risk has twice been above its smallest value by this share.
+RISE = 0.02
+# ... or when three λ have brought less than this share of the risk.
+LITTLE = 1e-3
+# Rows on which λ is chosen for smooth losses, whose Newton steps cost their cube.
+SOME = 3000
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A loss, and which columns of labels it is to be solved for.
+
+    Parameters
+    ----------
+    loss : Loss
+    pairs : bool, default=False
+        Classes against each other, two by two, instead of each against the rest.
+    own_lam : bool, default=False
+        A λ for every column.
+
+    Examples
+    --------
+    >>> from hgk.losses import Hinge
+    >>> classes = torch.tensor([[1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]])
+    >>> Problem(Hinge(), pairs=True).labels(classes).tolist()
+    [[1.0, 1.0, nan], [-1.0, nan, 1.0], [nan, -1.0, -1.0]]
+    """
+
+    loss: Loss
+    pairs: bool = False
+    own_lam: bool = False
+
+    @property
+    def clip(self) -> float:
+        """Where predictions are clipped before a risk, for labels in [-1, 1]."""
+        return self.loss.clip(torch.ones(1))
+
+    def labels(self, Y: torch.Tensor) -> torch.Tensor:
+        """The columns T."""
+        if not self.pairs or Y.shape[1] == 1:  # two classes have one column
+            return self.loss.spread(Y)
+        number = Y.argmax(1)[:, None]
+        first, second = pairs_of(Y.shape[1]).T
+        T = torch.full((len(Y), len(first)), torch.nan, dtype=Y.dtype)
+        return T.masked_fill(number == first, 1.0).masked_fill(number == second, -1.0)
+
+    def losses(self, T: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        """L(T, clip(t)), 0 where a row has no part."""
+        part = T.isfinite()
+        value = self.loss.value(torch.where(part, T, 1.0), t.clamp(-self.clip, self.clip))
+        return torch.where(part, value, 0.0)
+
+    def slopes(self, T: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        """The derivative of the same in t."""
+        part = T.isfinite() & (t.abs() < self.clip)
+        return torch.where(part, self.loss.derivative(torch.where(T.isfinite(), T, 1.0), t), 0.0)
+
+    def risks(self, T: torch.Tensor, t: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """One for each column, over the rows that have a part in it."""
+        s = weight[:, None] * T.isfinite()
+        return (s * self.losses(T, t)).sum(0) / s.sum(0).clamp(min=1e-300)
+
+    def verdict(self, risks: torch.Tensor) -> torch.Tensor:
+        """What is compared when λ is chosen: risks of columns, or their sum in the last axis."""
+        return risks if self.own_lam else risks.sum(-1, keepdim=True)
+
+    def solve(self, K, T, weight, lams, tol=None, start=None) -> tuple[torch.Tensor, float]:
+        """α, one λ for every column of T, and the largest relative duality gap."""
+        solver, alpha, gap = solver_for(self.loss, tol), torch.zeros_like(T), 0.0
+        lams = torch.as_tensor(lams, dtype=torch.float64).expand(T.shape[1])
+        for part, columns in _same_rows(T):
+            if not len(part):  # two classes of which this fold has no row
+                continue
+            whole = len(part) == len(T)
+            state = solver.prepare(K if whole else K[part[:, None], part], weight[part])
+            for lam in lams[columns].unique():
+                mine = columns[lams[columns] == lam]
+                first = None if start is None else Solution(start[part[:, None], mine])
+                labels = T[part[:, None], mine]
+                found = solver.solve(state, labels, float(lam), self.loss.columns(mine.tolist()), first)
+                alpha[part[:, None], mine] = found.alpha
+                gap = max(gap, found.stats["gap"])
+        return alpha, gap
+
+
+def pairs_of(classes: int) -> torch.Tensor:
+    """All a < b, one pair per row."""
+    return torch.combinations(torch.arange(classes))
+
+
+def votes(t: torch.Tensor, classes: int) -> torch.Tensor:
+    """How many of its pairs a class wins; ties are decided by the sum of its values, which count for less than a vote.
+
+    Examples
+    --------
+    >>> votes(torch.tensor([[0.5, -0.2, -1.0]]), 3).argmax(1)  # 0 beats 1; 2 beats 0 and 1
+    tensor([2])
+    """
+    first, second = pairs_of(classes).T
+    won, value = t.new_zeros(2, len(t), classes)
+    won.index_add_(1, first, (t > 0).to(t)).index_add_(1, second, (t <= 0).to(t))
+    value.index_add_(1, first, t).index_add_(1, second, -t)
+    return won + value / (3 * (value.abs() + 1))
+
+
+def _same_rows(T: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Columns that the same rows have a part in, together."""
+    part = T.isfinite()
+    if bool(part.all()):
+        yield torch.arange(len(T)), torch.arange(T.shape[1])
+        return
+    for j in range(T.shape[1]):
+        yield part[:, j].nonzero()[:, 0], torch.tensor([j])
+
+
+# ------------------------------------------------------------------------------------------ the machine
+
+
+@dataclass(frozen=True, eq=False)
+class OfLoss(Machine):
+    """The mean of machines of a loss on parts of the rows ``X``; ``lam`` is the geometric mean of ``lams``.
+
+    ``held_out`` are predictions of rows by a machine whose part they are not in, NaN where there is none (where several
+    machines share α, predictions of them all, the same in each); ``aside`` are
+    the rows that were kept from learning the kernel, too (or all). ``gap`` is the largest relative duality gap,
+    ``unsolved`` says that it is above FINE.
+    """
+
+    loss: Loss | None = None
+    lams: tuple[float, ...] = ()
+    parts: tuple[torch.Tensor, ...] = ()
+    held_out: torch.Tensor | None = None
+    aside: torch.Tensor | None = None
+    gap: float = 0.0
+    unsolved: bool = False
+
+    @property
+    def clip(self) -> float:
+        """Margins are not clipped: how far they exceed 1 tells them apart."""
+        return float("inf") if self.loss is None or self.loss.signs else self.loss.clip(torch.ones(1))
+
+    def leave_one_out(self, rows, X, some):
+        raise ValueError(self._refusal())
+
+    def leave_two_out(self, rows, some):
+        raise ValueError(self._refusal())
+
+    def _refusal(self) -> str:
+        return (
+            f"Functions without single rows were asked for of a model with the loss {type(self.loss).__name__}; they "
+            "are exact for least squares alone, so fit with loss='least_squares'."
+        )
+
+
+def held_out_average(machines: Sequence[Machine]) -> torch.Tensor:
+    """The averaged function at rows that its parts have not seen; NaN where no machine was trained without the row."""
+    t = torch.stack([cast(torch.Tensor, cast(OfLoss, machine).held_out) for machine in machines])
+    shares = torch.tensor(proportions(machines), dtype=t.dtype)[:, None, None] * t.isfinite()
+    known = shares.sum(0)
+    return (shares * t.nan_to_num(0.0)).sum(0) / torch.where(known > 0, known, torch.nan)
+
+
+# --------------------------------------------------------------------------------------- folds and paths
+
+
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """A problem on one kernel matrix: its rows' columns T, their weights, and the fold that each is held out in.
+
+    All in main memory, since the solvers of these losses are compiled for processors; the kernels are computed where
+    the rows lie.
+    """
+
+    problem: Problem
+    K: torch.Tensor
+    T: torch.Tensor
+    weight: torch.Tensor
+    fold_of: torch.Tensor
+
+    def part(self, fold: int) -> torch.Tensor:
+        return (self.fold_of != fold).nonzero()[:, 0]
+
+    def held_out(self, fold: int) -> torch.Tensor:
+        return (self.fold_of == fold).nonzero()[:, 0]
+
+    def predictions(self, fold: int, alpha: torch.Tensor) -> torch.Tensor:
+        """Of the rows held out."""
+        return self.K[self.held_out(fold)] @ alpha
+
+    @classmethod
+    def of(cls, problem: Problem, kernels, rows: Rows, fold_of: np.ndarray) -> Folds:
+        """On the mean of the kernels, weighted by their shares."""
+        total, K = sum(share for _, share in kernels), torch.zeros(len(rows), len(rows), dtype=torch.float64)
+        for kernel, share in kernels:
+            K += (share / total) * kernel.matrix(rows.X).to(K)
+        rows = rows.to(K.device)
+        return cls(problem, K, problem.labels(rows.Y), rows.weight, torch.from_numpy(fold_of))
+
+    def machine(self, fold: int, choice: Choice, start: torch.Tensor | None) -> tuple[torch.Tensor, float]:
+        """α of the machine without a fold, 0 for its rows, and the gap; ``start`` is of all rows."""
+        part = self.part(fold)
+        first = None if start is None else start[part]
+        K = self.K[part[:, None], part]
+        alpha, gap = self.problem.solve(K, self.T[part], self.weight[part], choice.lams, FINE, first)
+        return torch.zeros_like(self.T).index_copy(0, part, alpha), gap
+
+    def path(self, fold: int, lams: np.ndarray, complete: bool = False) -> Path:
+        """Held-out risks from the largest λ down; infinite where a column was through before.
+
+        A machine on some of many rows has the same c = nλ.
+        """
+        part, out, problem = self.part(fold), self.held_out(fold), self.problem
+        if isinstance(problem.loss, SmoothLoss) and len(part) > SOME:
+            part = part[np.sort(np.random.default_rng(0).permutation(len(part))[:SOME])]
+        s, T = self.weight[part], self.T[part]
+        larger = float(self.weight[self.fold_of != fold].sum() / s.sum())
+        K, K_out = self.K[part[:, None], part], self.K[out[:, None], part]
+        risks = torch.full((len(lams), T.shape[1]), torch.inf, dtype=torch.float64)
+        alphas = torch.zeros(len(lams), len(self.T), T.shape[1], dtype=torch.float32)  # to start from
+        through, alpha = Through(problem, self.T[out], self.weight[out]), torch.zeros_like(T)
+        for i in np.argsort(-lams):
+            some = torch.arange(T.shape[1]) if complete else through.left(T.shape[1])
+            if not len(some):
+                break
+            mine = replace(problem, loss=problem.loss.columns(some.tolist()))
+            alpha[:, some], _ = mine.solve(K, T[:, some], s, float(lams[i]) * larger, ROUGH, alpha[:, some])
+            risks[i, some] = mine.risks(self.T[out][:, some], K_out @ alpha[:, some], self.weight[out])
+            alphas[i, part] = alpha.float()
+            through.see(risks[i])
+        return Path(risks, alphas)
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """Risks, λ × columns, and the coefficients that were found on the way, λ × rows × columns."""
+
+    risks: torch.Tensor
+    alphas: torch.Tensor
+
+    def at(self, numbers: torch.Tensor) -> torch.Tensor:
+        """The coefficients of all rows at each column's λ."""
+        return torch.stack([self.alphas[i, :, j] for j, i in enumerate(numbers.tolist())], 1)
+
+
+class Through:
+    """Which columns need no smaller λ: the risk was twice above its smallest value by RISE, or no better thrice.
+
+    The latter counts once the risk is below 95 % of the best constant's: rare classes are ignored at large λ, and the
+    risk is flat there, too.
+    """
+
+    def __init__(self, problem: Problem, T: torch.Tensor, weight: torch.Tensor):
+        self.problem = problem
+        self.best: torch.Tensor | None = None
+        risks = [problem.risks(T, torch.full_like(T, c), weight) for c in np.linspace(-4, 4, 81)]
+        self.constant = problem.verdict(torch.stack(risks).min(0).values)
+
+    def see(self, risks: torch.Tensor) -> None:
+        risk = self.problem.verdict(risks)
+        if self.best is None:
+            self.best, self.risen, self.idle = risk, torch.zeros_like(risk), torch.zeros_like(risk)
+            return
+        self.risen = torch.where(risk > (1 + RISE) * self.best, self.risen + 1, 0.0)
+        idle = (risk > (1 - LITTLE) * self.best) & (self.best < 0.95 * self.constant)
+        self.idle = torch.where(idle, self.idle + 1, 0.0)
+        self.best = torch.minimum(self.best, risk)
+
+    def left(self, columns: int) -> torch.Tensor:
+        if self.best is None:
+            return torch.arange(columns)
+        return ((self.risen < 2) & (self.idle < 3)).expand(columns).nonzero()[:, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A λ for every column (the same, unless each has its own), the width among those tried, and their risk."""
+
+    gamma: float
+    lams: tuple[float, ...]
+    risk: float
+
+    @property
+    def lam(self) -> float:
+        return float(np.exp(np.mean(np.log(self.lams))))
+
+
+def best_lams(problem: Problem, risks: torch.Tensor) -> tuple[torch.Tensor, float]:
+    """For risks λ × columns: the number of each column's λ, and the sum of the risks there."""
+    at = problem.verdict(risks).argmin(0).expand(risks.shape[1])
+    return at, float(risks[at, torch.arange(len(at))].sum())
+
+
+# ------------------------------------------------------------------------------------------ many widths
+
+
+@dataclass(frozen=True, eq=False)
+class LossGrid:
+    """Held-out risks over the grid, widths × λ × columns; infinite where it was left early."""
+
+    problem: Problem
+    gammas: np.ndarray
+    lams: np.ndarray
+    risks: torch.Tensor
+
+    @property
+    def best(self) -> tuple[int, torch.Tensor]:
+        """The number of the width, and of each column's λ."""
+        found = [best_lams(self.problem, risks) for risks in self.risks]
+        i = int(np.argmin([risk for _, risk in found]))
+        return i, found[i][0]
+
+    @property
+    def choice(self) -> Choice:
+        i, at = self.best
+        risk = float(self.risks[i][at, torch.arange(len(at))].sum())
+        return Choice(float(self.gammas[i]), tuple(float(self.lams[j]) for j in at), risk)
+
+    @property
+    def risk(self) -> float:
+        return self.choice.risk
+
+    @classmethod
+    def mean(cls, grids: Sequence[LossGrid]) -> LossGrid:
+        """Over folds whose γ grids are matched by position."""
+        gammas = np.mean([grid.gammas for grid in grids], axis=0)
+        return replace(grids[0], gammas=gammas, risks=torch.stack([grid.risks for grid in grids]).mean(0))
+
+
+def loss_search(
+    problem: Problem,
+    rows: Rows,
+    fold_of: np.ndarray,
+    gammas: np.ndarray,
+    lams: np.ndarray,
+    S: torch.Tensor,
+    order: Sequence[int],
+    complete: bool = False,
+    progress: Progress | None = None,
+) -> LossGrid:
+    """Held-out risks over a (λ, γ) grid, for the γ-free exponent ``S``; rows with ``fold_of = -1`` are never held out.
+
+    Unless ``complete``, a width is left after a fold on which it is worse than the best one by a quarter. A wish to
+    stop is granted between widths.
+    """
+    rows = rows.to(MAIN)
+    T, folds = problem.labels(rows.Y), range(int(fold_of.max()) + 1)
+    sizes = torch.stack([(rows.weight[:, None] * T.isfinite())[fold_of == b].sum(0) for b in folds])
+    shares = sizes / sizes.sum(0).clamp(min=1e-300)
+    risks = torch.full((len(gammas), len(lams), T.shape[1]), torch.inf, dtype=torch.float64)
+    best = [float("inf")] * len(folds)
+    for i in order:
+        K = torch.exp(S * -(float(gammas[i]) ** -2)).to(MAIN)
+        state, total = Folds(problem, K, T, rows.weight, torch.from_numpy(fold_of)), torch.zeros_like(risks[i])
+        for b in folds:
+            own = state.path(b, lams, complete).risks
+            mine = best_lams(problem, own)[1]
+            total = total + torch.where(shares[b] > 0, shares[b] * own, 0.0)
+            if not complete and mine > 1.25 * best[b]:
+                break
+            best[b] = min(best[b], mine)
+        else:
+            risks[i] = total
+        if progress is not None and progress.cut(when=bool(risks.isfinite().any())):
+            break
+    return LossGrid(problem, np.asarray(gammas), np.asarray(lams), risks)
+
+
+# --------------------------------------------------------------------------------------------- training
+
+
+def train_on_folds(
+    kernels: Sequence[tuple[HierarchicalKernel, float]],
+    problem: Problem,
+    rows: Rows,
+    fold_of: np.ndarray,
+    lams: np.ndarray | Choice,
+    progress: Progress,
+    unseen: dict[int, list[int]] | None = None,
+) -> list[Machine]:
+    """The mean of the fold machines on the mean of the kernels; λ as chosen, or by folds among those given.
+
+    ``unseen`` names the folds that some kernels were learned without, and these kernels: they alone choose λ there and
+    predict the rows held out, as if the fold had never been. None: every kernel and every fold.
+    """
+    require_memory(len(rows), len(rows), 4, torch.float64, "The kernel matrix of a machine with this loss")
+    folds = range(int(fold_of.max()) + 1)
+    unseen = {fold: list(range(len(kernels))) for fold in folds} if unseen is None else unseen
+    whole = Folds.of(problem, kernels, rows, fold_of)
+    apart = {
+        fold: Folds.of(problem, [kernels[m] for m in mine], rows, fold_of)
+        for fold, mine in unseen.items()
+        if len(mine) < len(kernels)
+    }
+    starts: dict[int, torch.Tensor] = {}
+    if isinstance(lams, Choice):
+        choice = lams
+    else:
+        choice, starts = choose_lams({fold: apart.get(fold, whole) for fold in unseen}, lams, progress)
+    held_out, alpha, gap = torch.full_like(whole.T, torch.nan), torch.zeros_like(whole.T), 0.0
+    last = None  # most rows of two folds' machines are the same, and so are nearly their coefficients
+    for fold in folds:
+        mine, left = whole.machine(fold, choice, starts.get(fold, last))
+        alpha += mine / len(folds)
+        last, honest = mine, apart.get(fold, whole)
+        if honest is not whole:
+            mine, _ = honest.machine(fold, choice, mine)
+        held_out[whole.held_out(fold)] = honest.predictions(fold, mine)
+        gap = max(gap, left)
+        progress.report(stage="machine", fold=fold, gap=left)
+    machine = OfLoss(
+        kernels[0][0],
+        choice.lam,
+        rows.X,
+        alpha,
+        loss=problem.loss,
+        lams=choice.lams,
+        parts=tuple(whole.part(fold) for fold in folds),
+        held_out=held_out,
+        aside=torch.from_numpy(np.isin(fold_of, list(unseen))),
+        gap=gap,
+        unsolved=gap > FINE,
+    )
+    return [replace(machine, kernel=kernel, share=share) for kernel, share in kernels]
+
+
+def choose_lams(
+    states: dict[int, Folds], lams: np.ndarray, progress: Progress
+) -> tuple[Choice, dict[int, torch.Tensor]]:
+    """By the held-out rows of some folds; and what was found there, to start from."""
+    columns = next(iter(states.values())).T.shape[1]
+    if len(lams) == 1:
+        return Choice(float("nan"), (float(lams[0]),) * columns, float("nan")), {}
+    paths: dict[int, Path] = {}
+    for fold, state in states.items():
+        paths[fold] = state.path(fold, lams)
+        if progress.cut():
+            break
+    sizes = torch.tensor([float(states[fold].weight[states[fold].held_out(fold)].sum()) for fold in paths])
+    risks = torch.stack([path.risks * size for path, size in zip(paths.values(), sizes, strict=True)]).sum(0)
+    at, risk = best_lams(next(iter(states.values())).problem, risks / sizes.sum())
+    choice = Choice(float("nan"), tuple(float(lams[j]) for j in at), risk)
+    progress.report(stage="loss", risk=risk, lam=choice.lam, folds=len(paths))
+    return choice, {fold: path.at(at) for fold, path in paths.items()}
+
+
+def train_part(
+    kernel: HierarchicalKernel, problem: Problem, rows: Rows, choice: Choice, part: torch.Tensor, out: torch.Tensor
+) -> OfLoss:
+    """One machine on a part of the rows, and its predictions of the rows ``out``."""
+    T, some = problem.labels(rows.Y.to(MAIN)), rows[part]
+    K = kernel.matrix(some.X).double().to(MAIN)
+    found, gap = problem.solve(K, T[part], some.weight.to(MAIN), choice.lams, FINE)
+    held_out = torch.full_like(T, torch.nan)
+    held_out[out] = kernel.multiply(rows.X[out], some.X, found.to(rows.X)).to(MAIN)
+    alpha = torch.zeros_like(T).index_copy(0, part, found)
+    return OfLoss(
+        kernel,
+        choice.lam,
+        rows.X,
+        alpha,
+        loss=problem.loss,
+        lams=choice.lams,
+        parts=(part,),
+        held_out=held_out,
+        aside=torch.ones(len(rows), dtype=torch.bool),
+        gap=gap,
+        unsolved=gap > FINE,
+    )

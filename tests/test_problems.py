@@ -1,0 +1,267 @@
+"""Any loss on folds: labels of problems, paths over λ, honest predictions, the paper's objective."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.svm import LinearSVC
+
+from cases import ARCHITECTURES, random_kernel, random_rows
+from hgk.losses import Expectile, Hinge, LeastSquares, Logistic, Pinball
+from hgk.machines import Rows, average
+from hgk.optimisers import Algorithm1
+from hgk.optimisers.annealing import Block
+from hgk.optimisers.objective import Objective
+from hgk.problems import (
+    Choice,
+    Folds,
+    LossGrid,
+    Problem,
+    Through,
+    best_lams,
+    choose_lams,
+    held_out_average,
+    pairs_of,
+    train_on_folds,
+    votes,
+)
+from hgk.progress import Progress
+from hgk.selection import Task, fold_numbers, kernel_per_fold, lam_grid, search_with
+from hgk.solvers import solver_for
+
+KERNEL = random_kernel(ARCHITECTURES["depth 2, balanced"])
+OTHER = random_kernel(ARCHITECTURES["smooth and rough"], seed=1)
+LEVELS = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
+PROBLEMS = {
+    "hinge": Problem(Hinge()),
+    "logistic": Problem(Logistic()),
+    "pairs, hinge": Problem(Hinge(), pairs=True),
+    "pairs, least squares": Problem(LeastSquares(), pairs=True),
+    "levels": Problem(Pinball(LEVELS), own_lam=True),
+    "expectiles": Problem(Expectile(LEVELS), own_lam=True),
+}
+each_problem = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
+
+
+def rows_for(problem, n=60, weighted=True, seed=0):
+    rows = random_rows(n, weighted=weighted, seed=seed)
+    if not (problem.loss.signs or problem.pairs):
+        return rows
+    number = torch.bucketize(rows.Y[:, 0], torch.tensor([-0.1, 0.1], dtype=torch.float64))
+    return Rows(rows.X, 2.0 * torch.nn.functional.one_hot(number, 3).double() - 1, rows.weight)
+
+
+def folds_of(n, folds=5, seed=0):
+    return fold_numbers(n, folds, np.random.default_rng(seed))
+
+
+# ------------------------------------------------------------------------------------------ one problem
+
+
+def test_pairs_have_the_rows_of_two_classes():
+    rows = rows_for(PROBLEMS["pairs, hinge"])
+    T, number = PROBLEMS["pairs, hinge"].labels(rows.Y), rows.Y.argmax(1)
+    for j, (a, b) in enumerate(pairs_of(3).tolist()):
+        assert torch.equal(T[:, j].isfinite(), (number == a) | (number == b))
+        assert (T[number == a, j] == 1).all()
+        assert (T[number == b, j] == -1).all()
+
+
+def test_votes_count_pairs_and_sums_break_ties():
+    rng = np.random.default_rng(0)
+    t = torch.from_numpy(rng.standard_normal((200, 6)))
+    found = votes(t, 4)
+    for row, values in zip(t.tolist(), found.tolist(), strict=True):
+        won, total = [0] * 4, [0.0] * 4
+        for (a, b), value in zip(pairs_of(4).tolist(), row, strict=True):
+            won[a if value > 0 else b] += 1
+            total[a] += value
+            total[b] -= value
+        assert np.round(values).astype(int).tolist() == won
+        best = max(range(4), key=lambda k: (won[k], total[k]))
+        assert int(np.argmax(values)) == best
+
+
+@each_problem
+def test_slopes_are_derivatives_of_losses_and_rows_without_a_part_count_nothing(problem):
+    T = problem.labels(rows_for(problem).Y)
+    t = 0.7 * torch.from_numpy(np.random.default_rng(1).uniform(-1.9, 1.9, T.shape))
+    step = 1e-6
+    slope = (problem.losses(T, t + step) - problem.losses(T, t - step)) / (2 * step)
+    edge = (t.abs() - problem.clip).abs() < 1e-5
+    assert torch.allclose(torch.where(edge, 0.0, slope), torch.where(edge, 0.0, problem.slopes(T, t)), atol=1e-6)
+    assert (problem.losses(T, t)[T.isnan()] == 0).all()
+
+
+@each_problem
+def test_every_column_is_solved_on_its_rows_at_its_lam(problem):
+    rows = rows_for(problem)
+    K, T = KERNEL.matrix(rows.X), problem.labels(rows.Y)
+    lams = [1e-2, 1e-3, 1e-2]
+    alpha, gap = problem.solve(K, T, rows.weight, lams)
+    solver = solver_for(problem.loss)
+    assert gap <= solver.tol
+    for j, lam in enumerate(lams):
+        part = T[:, j].isfinite()
+        state = solver.prepare(K[part][:, part], rows.weight[part])
+        alone = solver.solve(state, T[part][:, [j]], lam, problem.loss.column(j)).alpha[:, 0]
+        assert torch.allclose(K[:, part] @ alone, K @ alpha[:, j], atol=1e-3)
+        assert (alpha[~part, j] == 0).all()
+
+
+def test_a_pair_without_rows_in_a_fold_is_no_trouble():
+    problem = PROBLEMS["pairs, hinge"]
+    rows = rows_for(problem)
+    T = problem.labels(rows.Y)
+    T[:, 1] = torch.nan
+    alpha, _ = problem.solve(KERNEL.matrix(rows.X), T, rows.weight, 1e-2)
+    assert (alpha[:, 1] == 0).all()
+
+
+# ----------------------------------------------------------------------------------------- paths, folds
+
+
+@each_problem
+def test_lams_are_those_of_the_complete_paths(problem):
+    rows = rows_for(problem)
+    state = Folds.of(problem, [(KERNEL, 1.0)], rows, folds_of(len(rows)))
+    lams = lam_grid(rows.size, 8)
+    choice, starts = choose_lams({0: state, 1: state}, lams, Progress())
+    sizes = [float(rows.weight[state.held_out(fold)].sum()) for fold in (0, 1)]
+    risks = sum(w * state.path(fold, lams, complete=True).risks for w, fold in zip(sizes, (0, 1), strict=True))
+    at, risk = best_lams(problem, risks / sum(sizes))
+    if not problem.own_lam:
+        assert choice.lams == tuple(float(lams[j]) for j in at)
+    assert choice.risk == pytest.approx(risk, rel=5e-3)  # three λ in a row may have been better by less
+    assert (starts[1][state.held_out(1)] == 0).all()
+    assert len(set(choice.lams)) == 1 or problem.own_lam
+
+
+def test_paths_end_when_the_risk_rises():
+    problem, rows = PROBLEMS["logistic"], rows_for(PROBLEMS["logistic"])
+    noise = torch.from_numpy(np.random.default_rng(0).choice([-1.0, 1.0], rows.Y.shape))
+    rows = Rows(rows.X, noise, rows.weight)
+    state, lams = Folds.of(problem, [(KERNEL, 1.0)], rows, folds_of(len(rows))), np.geomspace(1, 1e-9, 20)
+    whole, short = (state.path(0, lams, complete).risks.sum(1) for complete in (True, False))
+    known = short.isfinite()
+    assert torch.allclose(short[known], whole[known])
+    last = int(known.nonzero().max())
+    assert last < 19
+    assert (short[last - 1 : last + 1] > short[known].min()).all()
+    assert float(whole.min()) == pytest.approx(float(short.min()))
+
+
+def test_a_path_goes_on_where_a_rare_class_is_still_ignored():
+    """At large λ all rows are given to the frequent class; the risk is flat there, at the best constant's."""
+    T = torch.where(torch.arange(100) < 10, 1.0, -1.0).double()[:, None]
+    through = Through(Problem(Hinge()), T, torch.ones(100).double())
+    assert float(through.constant) == pytest.approx(0.2)
+    for risk in (0.9, 0.5, 0.2, 0.2, 0.2, 0.2, 0.2, 0.1, 0.1, 0.1):
+        through.see(torch.tensor([risk]).double())
+        assert len(through.left(1))
+    through.see(torch.tensor([0.1]).double())
+    assert not len(through.left(1))
+
+
+@each_problem
+def test_fold_machines_are_refits_and_their_mean_predicts(problem):
+    rows, fold_of = rows_for(problem), folds_of(60)
+    choice = Choice(1.0, (1e-2,) * 3, 0.0)
+    (machine,) = train_on_folds([(KERNEL, 1.0)], problem, rows, fold_of, choice, Progress())
+    T, mean = problem.labels(rows.Y), 0.0
+    for fold in range(5):
+        part, out = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
+        alpha, _ = problem.solve(KERNEL.matrix(rows.X[part]), T[part], rows.weight[part], choice.lams)
+        t = KERNEL.matrix(rows.X, rows.X[part]) @ alpha
+        assert torch.allclose(machine.held_out[out], t[out], atol=2e-2)
+        mean = mean + t / 5
+    assert torch.allclose(machine(rows.X), mean, atol=2e-2)
+    assert machine.aside.all()
+    assert not machine.unsolved
+    with pytest.raises(ValueError, match=r"exact for least squares alone.*loss='least_squares'"):
+        machine.leave_one_out(rows, rows.X, torch.arange(3))
+
+
+def test_several_kernels_are_their_mean_and_the_unseeing_ones_speak_for_a_fold():
+    problem, fold_of = PROBLEMS["hinge"], folds_of(60)
+    rows, kernels, choice = rows_for(problem), [(KERNEL, 1.0), (OTHER, 2.0)], Choice(1.0, (1e-2,) * 3, 0.0)
+    machines = train_on_folds(kernels, problem, rows, fold_of, choice, Progress(), {0: [0], 2: [0, 1]})
+    K = (KERNEL.matrix(rows.X) + 2 * OTHER.matrix(rows.X)) / 3
+    assert torch.allclose(average(machines, rows.X, torch.inf), K @ machines[0].alpha)
+    honest = held_out_average(machines)
+    assert torch.equal(machines[0].aside, torch.from_numpy(np.isin(fold_of, [0, 2])))
+    for fold, matrix in ((0, KERNEL.matrix(rows.X)), (1, K), (2, K)):
+        part, out = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
+        alpha, _ = problem.solve(matrix[part][:, part], problem.labels(rows.Y)[part], rows.weight[part], choice.lams)
+        assert torch.allclose(honest[out], matrix[out][:, part] @ alpha, atol=1e-3)
+
+
+# ------------------------------------------------------------------------------------- grid and protocol
+
+
+def test_the_grid_agrees_with_all_its_cells_and_with_a_linear_svm():
+    """One width and λ against LinearSVC on the rows of a Cholesky factor; the choice against the complete grid."""
+    problem = Problem(Hinge())
+    rows = Rows(*(getattr(random_rows(60), name) for name in ("X", "Y", "weight")))
+    rows = Rows(rows.X, (rows.Y - rows.Y.median()).sign() + (rows.Y.median() == rows.Y), rows.weight)
+    fold_of, lams = folds_of(60, 3), np.array([1e-1, 1e-2, 1e-3])
+    whole = search_with(problem, KERNEL, rows, fold_of, lams, 1.0, complete=True)
+    quick = search_with(problem, KERNEL, rows, fold_of, lams, 1.0)
+    assert isinstance(quick, LossGrid)
+    assert (quick.choice.gamma, quick.choice.lam) == (whole.choice.gamma, whole.choice.lam)
+    i, j = 4, 1
+    K = KERNEL.with_gamma(float(whole.gammas[i])).matrix(rows.X)
+    risk = 0.0
+    for fold in range(3):
+        part, out = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
+        order = np.concatenate([part, out])
+        L = np.linalg.cholesky(K[order][:, order].numpy() + 1e-9 * np.eye(60))
+        C = 1 / (2 * len(part) * lams[j])
+        svm = LinearSVC(C=C, loss="hinge", fit_intercept=False, tol=1e-8, max_iter=10**6)
+        svm.fit(L[: len(part)], rows.Y[part, 0].numpy())
+        t = (L[len(part) :] @ svm.coef_[0]).clip(-1, 1)
+        risk += np.maximum(0, 1 - rows.Y[out, 0].numpy() * t).sum() / 60
+    assert float(whole.risks[i, j, 0]) == pytest.approx(risk, rel=2e-2)
+
+
+@each_problem
+def test_the_papers_objective_is_of_the_loss(problem):
+    """Gradients against finite differences, and the annealing block against the objective."""
+    rows = rows_for(problem, 40)
+    T = problem.labels(rows.Y)
+    D1, D2 = (Rows(rows.X[part], T[part], rows.weight[part]) for part in (slice(0, 25), slice(25, 40)))
+    alpha, _ = problem.solve(KERNEL.matrix(D1.X), D1.Y, D1.weight, 1e-2)
+    objective = Objective(KERNEL, D1.X, alpha, D2, problem.clip, problem)
+    risk, gradient = objective.gradient(KERNEL.W)
+    t = KERNEL.matrix(D2.X, D1.X) @ alpha
+    by_hand = (problem.losses(D2.Y, t).sum(1) * D2.weight).sum() / D2.weight.sum()
+    assert risk == pytest.approx(float(by_hand))
+    assert Block(objective, KERNEL.W).risk == pytest.approx(risk)
+    step = 1e-6
+    for layer, index in ((0, (0, int(KERNEL.architecture.coordinates[0][0]))), (1, (1,))):
+        moved = []
+        for sign in (1, -1):
+            W = [w.clone() for w in KERNEL.W]
+            W[layer][index] += sign * step
+            moved.append(objective.risk(tuple(W)))
+        assert (moved[0] - moved[1]) / (2 * step) == pytest.approx(float(gradient[layer][index]), rel=1e-3, abs=1e-7)
+
+
+def test_algorithm_1_lowers_the_risk_of_its_loss():
+    problem, progress = Problem(Pinball(0.8)), Progress()
+    rows = random_rows(150)
+    tree = ARCHITECTURES["depth 2, balanced"]
+    Algorithm1(M=1, L=3, N1=40).learn(tree, rows, 1.0, np.random.default_rng(0), progress, problem)
+    steps = [event for event in progress.history if event["stage"] == "algorithm1"]
+    assert steps[-1]["best_D3"] < steps[0]["risk_D3"]
+
+
+def test_the_papers_protocol_holds_every_row_out_once():
+    problem, rows = PROBLEMS["pairs, hinge"], rows_for(PROBLEMS["pairs, hinge"], 50)
+    task = Task(rows, folds_of(50, 3), np.array([1e-1, 1e-2]), problem.clip, (), problem)
+    trees = [ARCHITECTURES["inhomogeneous"], ARCHITECTURES["isotropic"]]
+    optimiser = Algorithm1(M=1, L=1, N1=3, N2=3, N3=1)
+    machines = kernel_per_fold(trees, optimiser, task, np.random.default_rng(0), Progress())
+    for fold, machine in enumerate(machines):
+        assert torch.equal(machine.held_out.isfinite().all(1), torch.from_numpy(task.fold_of == fold))
+        assert (machine.alpha[task.fold_of == fold] == 0).all()
+    assert held_out_average(machines).isfinite().all()
