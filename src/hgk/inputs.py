@@ -111,12 +111,13 @@ class Reader:
 
     def _column(self, column: np.ndarray, name: str, levels: tuple[Any, ...] | None) -> np.ndarray:
         if levels is None:
-            if column.dtype == object:
+            text = next((v for v in column if v is not None), None) if column.dtype == object else None
+            if text is not None:
                 raise ValueError(
-                    f"Column {name!r} holds text such as {next(v for v in column if v is not None)!r} but was numeric "
-                    "when the model was fitted; give numbers in it."
+                    f"Column {name!r} holds text such as {text!r} but was numeric when the model was fitted; give "
+                    "numbers in it."
                 )
-            return column
+            return column.astype(float, copy=False)  # None, in a column without any cell, becomes NaN
         if column.dtype != object:
             column = _as_categories(column)
         code = {level: float(i) for i, level in enumerate(levels)}
