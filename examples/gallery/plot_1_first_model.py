@@ -2,7 +2,7 @@
 A first model, beside gradient boosting
 =======================================
 
-Friedman's first problem: five columns matter, two of them only together, and five are noise. There are 300 rows to
+Friedman's first problem: five columns matter, two of them only together, and five are noise. There are 200 rows to
 learn from and 2000 to test on. One made-up problem says how to call the library, not which method is better; for that
 see :doc:`the recorded experiments </experiments/default>`.
 """
@@ -14,8 +14,8 @@ from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegresso
 
 from hgk import HGKRegressor
 
-X, y = make_friedman1(2300, n_features=10, noise=1.0, random_state=0)
-X_train, y_train, X_test, y_test = X[:300], y[:300], X[300:], y[300:]
+X, y = make_friedman1(2200, n_features=10, noise=1.0, random_state=0)
+X_train, y_train, X_test, y_test = X[:200], y[:200], X[200:], y[200:]
 
 # %%
 # All have scikit-learn's interface. hgk scales the columns, learns the kernel's weights and chooses λ by itself.
@@ -24,7 +24,7 @@ models = {
     "hgk": HGKRegressor(random_state=0),
     "hgk, plain Gaussian": HGKRegressor("plain", random_state=0),
     "gradient boosting": HistGradientBoostingRegressor(random_state=0),
-    "random forest": RandomForestRegressor(200, min_samples_leaf=3, random_state=0),
+    "random forest": RandomForestRegressor(100, min_samples_leaf=3, random_state=0),
 }
 errors = {name: np.mean((m.fit(X_train, y_train).predict(X_test) - y_test) ** 2) for name, m in models.items()}
 

@@ -16,7 +16,7 @@ from hgk.displays import EffectDisplay, KernelTreeDisplay, LearningDisplay, Rele
 
 data = load_diabetes()
 X = pd.DataFrame(data.data, columns=data.feature_names)
-model = HGKRegressor(random_state=0).fit(X[:300], data.target[:300])
+model = HGKRegressor(random_state=0).fit(X[:200], data.target[:200])
 print([event["candidates"] for event in model.history_ if event["stage"] == "chosen"])
 
 # %%

@@ -14,7 +14,7 @@ import pandas as pd
 from hgk import HGKRegressor
 
 rng = np.random.default_rng(0)
-n = 1300
+n = 1200
 frame = pd.DataFrame(
     {
         "area": rng.gamma(6, 12, n),
@@ -31,8 +31,8 @@ print(frame.head())
 # %%
 # Nothing is imputed or encoded beforehand; a district that the fit has not seen is taken, too.
 
-model = HGKRegressor(random_state=0).fit(frame[:300], rent[:300])
-print(f"R² on 1000 new rows: {model.score(frame[300:], rent[300:]):.3f}")
+model = HGKRegressor(random_state=0).fit(frame[:200], rent[:200])
+print(f"R² on 1000 new rows: {model.score(frame[200:], rent[200:]):.3f}")
 print(model.predict(pd.DataFrame({"area": [70.0, 70.0], "year": [2001.0, np.nan], "district": ["hills", "harbor"]})))
 
 # %%

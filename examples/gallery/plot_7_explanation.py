@@ -16,7 +16,7 @@ from hgk import HGKRegressor
 from hgk.explain import contributions, given_rows, influence
 
 rng = np.random.default_rng(0)
-n = 301
+n = 250
 flats = pd.DataFrame(
     {"east": rng.uniform(0, 10, n), "north": rng.uniform(0, 10, n), "area": rng.gamma(6, 12, n).round()}
 )
@@ -24,7 +24,7 @@ spots = [(3, 7, 400, 3), (8, 2, 300, 2), (6, 8, 250, 1)]
 rent = 8 * flats["area"] + 60 * rng.standard_normal(n)
 for east, north, height, width in spots:
     rent += height * np.exp(-((flats["east"] - east) ** 2 + (flats["north"] - north) ** 2) / width)
-model = HGKRegressor(random_state=0).fit(flats[:300], rent[:300])
+model = HGKRegressor(random_state=0).fit(flats[:250], rent[:250])
 new = pd.DataFrame({"east": [3.1], "north": [7.5], "area": [84.0]})
 print(f"predicted rent: {model.predict(new)[0]:.0f}")
 
@@ -48,8 +48,8 @@ print(flats.iloc[most].assign(rent=rent.iloc[most].round(), influence=of_rows[mo
 fig, ax = plt.subplots(figsize=(6, 4.6), layout="constrained")
 bound = abs(of_rows).max()
 shown = ax.scatter(
-    flats["east"][:300],
-    flats["north"][:300],
+    flats["east"][:250],
+    flats["north"][:250],
     c=of_rows,
     s=15 + 200 * abs(of_rows) / bound,
     cmap="RdBu_r",

@@ -15,8 +15,8 @@ from sklearn.svm import SVC, SVR
 
 from hgk import GaussianProcessKernel, HGKRegressor
 
-X, y = make_friedman1(1250, n_features=8, noise=1.0, random_state=0)
-X_train, y_train, X_test, y_test = X[:250], y[:250], X[250:], y[250:]
+X, y = make_friedman1(1200, n_features=8, noise=1.0, random_state=0)
+X_train, y_train, X_test, y_test = X[:200], y[:200], X[200:], y[200:]
 kernel = HGKRegressor(random_state=0).fit(X_train, y_train).kernel_
 print(kernel)
 
