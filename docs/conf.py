@@ -29,7 +29,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "_ext", "_static", "_templates"]
 templates_path = ["_templates"]
-nitpicky = False
+highlight_language = "none"  # what is indented is shell or formula; Python says so
 
 # ------------------------------------------------------------------------------------------------ Markdown
 
@@ -47,7 +47,7 @@ html_math_renderer = "mathml"
 # ------------------------------------------------------------------------------------------------ reference
 
 autosummary_generate = True
-autodoc_default_options = {"exclude-members": "set_fit_request, set_score_request"}
+autodoc_default_options = {"exclude-members": "get_metadata_routing, set_fit_request, set_score_request"}
 autodoc_typehints = "none"  # the docstrings say it
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
@@ -55,9 +55,11 @@ numpydoc_class_members_toctree = False
 
 
 def as_it_stands(app, what, name, obj, options, lines):
-    """Docstrings are written for people: indented parts of a module's are formulas and pseudocode, line by line; a bar
-    is an absolute value and not the name of a substitution."""
-    lines[:] = literal_blocks(lines) if what == "module" else [without_substitutions(line) for line in lines]
+    """Docstrings are written for people: what is indented before the first section is a formula or pseudocode, line by
+    line; a bar is an absolute value and not the name of a substitution."""
+    rules = [i for i, line in enumerate(lines) if set(line.strip()) == {"-"}]
+    first = rules[0] - 1 if rules else len(lines)
+    lines[:] = literal_blocks(lines[:first]) + [without_substitutions(line) for line in lines[first:]]
 
 
 def literal_blocks(lines):
@@ -67,7 +69,7 @@ def literal_blocks(lines):
         if indented and not inside and not before.strip():
             found += ["::", ""]
         inside = indented or (inside and not line.strip())
-        found.append(line)
+        found.append(line if inside else without_substitutions(line))
     return found
 
 
@@ -106,12 +108,13 @@ html_title = "hgk"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
+html_sidebars = {page: [] for page in ("start", "compare", "cli", "report", "changelog", "contributing")}  # no section
 html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "navbar_persistent": ["search-button"],
     "header_links_before_dropdown": 7,
     "show_prev_next": True,
-    "secondary_sidebar_items": ["page-toc"],
+    "secondary_sidebar_items": {"**": ["page-toc"], "compare": [], "experiments/default": []},  # room for tables
     "footer_start": ["copyright"],
     "footer_end": [],
     "pygments_light_style": "a11y-high-contrast-light",

@@ -49,6 +49,12 @@ def test_every_page_can_be_reached_from_the_first():
     assert found == {page.with_suffix("") for page in PAGES}
 
 
+def test_every_recorded_experiment_is_a_page():
+    recorded = {path.parent.name for path in ROOT.glob("experiments/*/README.md")}
+    pages = {page.stem for page in (DOCS / "experiments").glob("*.md") if "{include} ../../exp" in page.read_text()}
+    assert recorded == pages, "a page docs/experiments/NAME.md includes experiments/NAME/README.md; see table1.md"
+
+
 def referenced():
     """The full names in the reference."""
     module, found = "", set()

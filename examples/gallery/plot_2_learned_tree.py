@@ -4,19 +4,21 @@ The learned tree
 
 A kernel is a tree: columns on the left, nodes that compare two rows on their columns, and the kernel on the right.
 Lines are as wide as the learned weights. The default learner tries several kinds of trees and may average a few; here
-are the first of them, the relevance of the columns over all of them, and how they were learned.
+are the first of them, the relevance of the columns over all of them, and how they were learned. The data are
+Friedman's first problem, in which two of the seven columns do not matter.
 """
 
 import matplotlib.pyplot as plt
 import pandas as pd
-from sklearn.datasets import load_diabetes
+from sklearn.datasets import make_friedman1
 
 from hgk import HGKRegressor
 from hgk.displays import EffectDisplay, KernelTreeDisplay, LearningDisplay, RelevanceDisplay
 
-data = load_diabetes()
-X = pd.DataFrame(data.data, columns=data.feature_names)
-model = HGKRegressor(random_state=0).fit(X[:200], data.target[:200])
+# y = 10 sin(π a b) + 20 (c - 1/2)² + 10 d + 5 e + noise; f and g do not matter
+X, y = make_friedman1(300, n_features=7, noise=1.0, random_state=0)
+X = pd.DataFrame(X, columns=list("abcdefg"))
+model = HGKRegressor(random_state=0).fit(X, y)
 print([event["candidates"] for event in model.history_ if event["stage"] == "chosen"])
 
 # %%
@@ -41,5 +43,5 @@ plt.show()
 # %%
 # What the model says as single columns move.
 
-EffectDisplay.from_estimator(model, X[:100], ["bmi", "s5", "bp"])
+EffectDisplay.from_estimator(model, X[:100], ["a", "c", "d"])
 plt.show()
