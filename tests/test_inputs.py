@@ -133,6 +133,13 @@ def test_text_in_a_numeric_column_at_predict_gets_a_sentence():
         model.predict(table.assign(age="old"))
 
 
+def test_a_numeric_column_without_any_cell_at_predict_is_missing():
+    table, y = frame(60)
+    model = HGKRegressor("plain", random_state=0).fit(table, y)
+    nothing = table.assign(age=np.array([None] * len(table), dtype=object))
+    np.testing.assert_array_equal(model.predict(nothing), model.predict(table.assign(age=np.nan)))
+
+
 def test_missing_cells_and_a_kernel_made_by_hand_contradict():
     kernel = HierarchicalKernel.of(inhomogeneous(2), [[1.0, 1.0]])
     X = np.random.default_rng(0).uniform(size=(20, 2))
