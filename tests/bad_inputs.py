@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import scipy.sparse
+import torch
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
@@ -32,6 +33,7 @@ from hgk import (
     CompactModelError,
     GaussianProcessKernel,
     HGKClassifier,
+    HGKQuantileRegressor,
     HGKRegressor,
     HierarchicalKernel,
     ModelFileError,
@@ -257,6 +259,32 @@ def _parameters():
     yield "contributions of 0 rows", lambda: contributions(fitted(), _towns(), 0), ValueError
 
 
+def _losses():
+    def refused(model, error=ValueError, y=Y):
+        return lambda: model.fit(X, y), error
+
+    yield "margins for numbers", *refused(HGKRegressor(loss="hinge"))
+    yield "margins for numbers, as an object", *refused(HGKRegressor(loss=Hinge()))
+    yield "quantiles of classes", *refused(HGKClassifier(loss="pinball"), y=LABELS)
+    yield "an unknown loss", *refused(HGKRegressor(loss="huber"))
+    yield "a loss that is a number", *refused(HGKRegressor(loss=3), TypeError)
+    yield "a level of 1", *refused(HGKRegressor(loss="pinball", tau=1.0))
+    yield "a level that is a word", *refused(HGKRegressor(loss="expectile", tau="high"), TypeError)
+    yield "a negative tube", *refused(HGKRegressor(loss="epsilon_insensitive", tube=-1.0))
+    yield "several levels for one regressor", *refused(HGKRegressor(loss=Pinball(torch.tensor([0.1, 0.9]))))
+    yield "quantiles that would cross", *refused(HGKQuantileRegressor(quantiles=[0.9, 0.1]))
+    yield "a quantile of 1", *refused(HGKQuantileRegressor(quantiles=[0.5, 1.0]))
+    yield "no quantile", *refused(HGKQuantileRegressor(quantiles=[]), TypeError)
+    yield "an unknown way with several classes", *refused(HGKClassifier(multi_class="crammer"), y=LABELS)
+    yield "unknown class weights", *refused(HGKClassifier(class_weight="even"), y=LABELS)
+    yield "the weight of an unknown class", *refused(HGKClassifier(class_weight={7: 1.0}), y=LABELS)
+    hinge = HGKClassifier("plain", loss="hinge", lam=1e-3, random_state=0)
+    yield "a false-alarm rate of 2", lambda: hinge.fit(X, LABELS).threshold_for(2), ValueError
+    numbers = HGKRegressor("plain", loss="pinball", lam=1e-2, random_state=0)
+    yield "jackknife intervals with another loss", lambda: numbers.fit(X, Y).predict_interval(X), ValueError
+    yield "an unknown device", *refused(HGKRegressor("plain", device="gpu"))
+
+
 def _kernels():
     kernel = _by_hand().kernel
     yield "weights of another shape", lambda: HierarchicalKernel.of(inhomogeneous(3), [[1.0]]), ValueError
@@ -413,7 +441,8 @@ AREAS = {
     "Labels": _labels,
     "Sample weights": _weights,
     "Parameters": _parameters,
-    "Kernels, architectures and losses": _kernels,
+    "Losses and devices": _losses,
+    "Kernels and architectures": _kernels,
     "Model files": _files,
     "The command line": _command_line,
     "The bench": _bench,

@@ -51,7 +51,7 @@ def test_the_gradient_in_every_parameter_equals_finite_differences(name):
 
     def J():
         W = run.W
-        value = run.criterion(run.kernel.with_weights(W).matrix(rows.X), rows.Y, run.lam, rows.weight).value
+        value = run.criterion(run.kernel.with_weights(W).matrix(rows.X), rows.Y, run.lam, rows.weight).value.item()
         live, theta = run.live[0], run.theta[0] - run.start[0]
         mean = (theta * live).sum(1, keepdim=True) / live.sum(1, keepdim=True)
         value += 0.3 * run.variance * float((((theta - mean) * live) ** 2).sum()) / int(live.sum())

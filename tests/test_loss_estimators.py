@@ -13,7 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.metrics import log_loss
 
 import hgk
-from hgk import HGKClassifier, HGKQuantileRegressor, HGKRegressor, estimators, problems
+from hgk import HGKClassifier, HGKQuantileRegressor, HGKRegressor, arrays, problems
 from hgk.explain import contributions, influence
 from hgk.losses import BoxLoss, EpsilonInsensitive, Hinge, LeastSquares, Logistic, Loss, Pinball
 from hgk.machines import weighted_quantile
@@ -401,6 +401,6 @@ def test_more_sentences(monkeypatch):
     numbers = HGKRegressor("plain", loss="pinball", lam=1e-2, random_state=0).fit(X, y)
     with pytest.raises(ValueError, match=r"use HGKQuantileRegressor\(quantiles=\[0.05, 0.95\]\)"):
         numbers.predict_interval(X)
-    monkeypatch.setattr(estimators, "EXACT", 20)
+    monkeypatch.setattr(arrays, "EXACT", 20)
     with pytest.raises(ValueError, match=r"at most 20 rows; give a sample of the rows, or take loss='least_squares'"):
         HGKClassifier(loss=Logistic()).fit(X, y)
