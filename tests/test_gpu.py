@@ -12,13 +12,15 @@ import torch
 from sklearn.datasets import make_friedman1
 
 from cases import ARCHITECTURES, random_kernel, random_rows
-from hgk import HGKClassifier, HGKRegressor, arrays, fused, inhomogeneous, two_layers
+from hgk import Algorithm1, HGKClassifier, HGKRegressor, arrays, fused, inhomogeneous, two_layers
 from hgk.architectures import with_kinds
 from hgk.criteria import LeaveOneOut
 from hgk.gradients import all_kinds, mixed
 from hgk.kernels import HierarchicalKernel, Sweep
 from hgk.machines import train
 from hgk.optimisers.adam import Adam, Run
+from hgk.optimisers.annealing import Annealing, anneal, anneal_all
+from hgk.optimisers.objective import Objective
 from hgk.optimisers.recorded import RecordedRun, run_together
 from hgk.progress import Progress
 from hgk.selection import fold_numbers, lam_grid, search
@@ -95,6 +97,46 @@ def test_backward_sweeps_are_their_plain_twins(name, dtype):
         G = torch.from_numpy(np.random.default_rng(0).standard_normal(ours.shape)).to(DEVICE, dtype)
         for mine, theirs in zip(ours.backward(G), plain.backward(G.double()), strict=True):
             assert_close(mine.cpu(), theirs, dtype, factor=20)  # sums of both signs
+
+
+@kernels
+def test_chains_anneal_together_as_each_alone():
+    """Trees, numbers of steps and of rows differ; the draws are the same, and so are the decisions."""
+    wishes = []
+    for seed, (tree, steps, n) in enumerate(
+        [(inhomogeneous(5), 30, 61), (two_layers(5, 3, 2, rng=1), 40, 90), (two_layers(5, 6, 3, rng=2), 25, 75)]
+    ):
+        rows = random_rows(n, weighted=True, seed=seed).to(DEVICE)
+        kernel = HierarchicalKernel(tree, tree.start(rows.spread, np.random.default_rng(seed)), 0.9)
+        machine = train(kernel, rows[:-25], 1e-3)
+        objective = Objective(kernel, machine.X, machine.alpha, rows[-25:], 0.8)
+        wishes.append((objective, kernel.W, steps, seed))
+
+    def asked():
+        return [Annealing(o, W, steps, np.random.default_rng(seed), Progress()) for o, W, steps, seed in wishes]
+
+    assert all(wish.fits for wish in asked())
+    for wish, found in zip(asked(), anneal_all(asked()), strict=True):
+        alone = anneal(wish.objective, wish.W, wish.steps, wish.rng, wish.progress)
+        assert 0 < found.accepted == alone.accepted < wish.steps
+        assert found.risk == pytest.approx(alone.risk, rel=1e-9)
+        assert found.risk == pytest.approx(wish.objective.risk(found.W), rel=1e-9)
+        for w, v in zip(found.W, alone.W, strict=True):
+            torch.testing.assert_close(w, v, rtol=1e-12, atol=0)
+
+
+@gpu
+def test_the_papers_protocol_on_the_device():
+    X, y = make_friedman1(300, noise=0.3, random_state=0)
+    trees = [inhomogeneous(10), two_layers(10, 4, rng=np.random.default_rng(0))]
+    optimiser = Algorithm1(M=2, L=3, N1=60, N2=40, N3=4)
+    models = [
+        HGKRegressor("paper", architecture=trees, optimiser=optimiser, random_state=0, device=device).fit(X, y)
+        for device in ("cpu", "cuda")
+    ]
+    new, truth = make_friedman1(500, random_state=1)
+    here, away = (np.mean((model.predict(new) - truth) ** 2) for model in models)
+    assert away == pytest.approx(here, rel=0.2)
 
 
 def test_a_device_that_is_not_there_is_an_error():

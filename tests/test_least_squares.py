@@ -8,9 +8,11 @@ import torch
 from sklearn.kernel_ridge import KernelRidge
 
 from cases import ARCHITECTURES, SOLVERS, random_kernel, random_rows
+from hgk import machines
 from hgk.machines import (
     Machine,
     OnCentres,
+    Rows,
     average,
     clipped_risk,
     leave_two_out_average,
@@ -21,7 +23,7 @@ from hgk.machines import (
 )
 from hgk.progress import Progress
 from hgk.solvers import Cholesky, Nystrom, Status
-from hgk.solvers.least_squares import MIXED, refined
+from hgk.solvers.least_squares import MIXED, refined, solved_in_place
 from hgk.solvers.nystrom import JITTER
 from reference import held_out_residuals, machine
 
@@ -333,3 +335,33 @@ def test_many_rows_solve_the_same_system(gamma, lam):
     c = float(s.sum()) * lam + solved.stats["ridge_added"]
     residual = K @ solved.alpha + c * solved.alpha / s[:, None] - Y
     assert float(residual.norm() / Y.norm()) < 1e-5
+
+
+@pytest.mark.parametrize("size", [1, 7, 16, 50, 64])
+def test_solving_in_place_is_solving(size):
+    """By blocks that divide the rows, or do not, or hold all of them."""
+    A = torch.randn(50, 50, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    A, B = A @ A.T, torch.randn(50, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    expected = torch.linalg.solve(A + 0.3 * torch.eye(50, dtype=torch.float64), B)
+    work = A.clone()
+    torch.testing.assert_close(solved_in_place(work, 0.3, B, size), expected, rtol=1e-9, atol=1e-9)
+    factor = torch.linalg.cholesky(A + 0.3 * torch.eye(50, dtype=torch.float64))
+    torch.testing.assert_close(work.tril(), factor, rtol=1e-10, atol=1e-10)
+
+
+def test_solving_in_place_says_when_it_breaks_down():
+    assert solved_in_place(-torch.eye(5, dtype=torch.float64), 0.5, torch.ones(5, 1, dtype=torch.float64), 2) is None
+    ones = torch.ones(6, 6, dtype=torch.float64)
+    assert solved_in_place(ones, 0.0, torch.ones(6, 1, dtype=torch.float64), 4) is None
+
+
+def test_large_machines_are_machines(monkeypatch):
+    rows, kernel = random_rows(90, outputs=2, weighted=True), random_kernel(ARCHITECTURES["all kinds"])
+    expected = train(kernel, rows, 1e-3)
+    monkeypatch.setattr(machines, "LARGE", 50)
+    found = train(kernel, rows, 1e-3)
+    torch.testing.assert_close(found.alpha, expected.alpha, rtol=1e-9, atol=1e-9)
+    twice = Rows(rows.X[[*range(90), 0]], rows.Y[[*range(90), 0]], rows.weight[[*range(90), 0]])
+    singular = train(kernel, twice, 1e-30)
+    assert singular.ridge_added > 0
+    assert bool(singular.alpha.isfinite().all())

@@ -278,10 +278,10 @@ EXACT = 10_000
 
 
 def exact_rows(device: torch.device) -> int:
-    """The most rows of an exact machine; on an accelerator as many as three matrices in its memory allow."""
+    """The most rows of an exact machine; on an accelerator as many as its memory allows, at 1.3 matrices of them."""
     if device.type == "cpu":
         return EXACT
-    return max(EXACT, int((0.9 * available_memory(device) / (3 * 8)) ** 0.5))
+    return max(EXACT, int((available_memory(device) / (1.3 * 8)) ** 0.5))
 
 
 @contextmanager

@@ -13,7 +13,11 @@ from hgk.arrays import blocks, require_memory, row_blocks
 from hgk.kernels import HierarchicalKernel
 from hgk.progress import Progress
 from hgk.solvers import Cholesky, Nystrom
+from hgk.solvers.least_squares import smallest_pivot, solved_in_place
 from hgk.solvers.nystrom import NystromState
+
+# Rows beyond which K is overwritten by its factor, and what that needs: the matrix, and a few blocks of columns.
+LARGE, ONE_MATRIX = 20_000, 1.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,14 +205,35 @@ def train(kernel: HierarchicalKernel, rows: Rows, lam: float, parts: Sequence[to
     """The least-squares machine on the rows, or the mean of those on parts of them."""
     parts = (torch.arange(len(rows)),) if parts is None else tuple(parts)
     largest = max(map(len, parts))
-    require_memory(largest, largest, 3, rows.X.dtype, "A kernel matrix and its Cholesky factor", rows.X.device)
+    matrices = ONE_MATRIX if largest > LARGE else 3
+    require_memory(largest, largest, matrices, rows.X.dtype, "A kernel matrix and its Cholesky factor", rows.X.device)
     solver, alpha, ridge = Cholesky(), torch.zeros_like(rows.Y), 0.0
     for part in parts:
         some = rows[part]
-        solved = solver.solve(solver.prepare(kernel.matrix(some.X), some.weight), some.Y, lam)
-        alpha[part] += solved.alpha / len(parts)
-        ridge = max(ridge, solved.stats["ridge_added"])
+        if len(some) > LARGE:
+            found, added = _large(kernel, some, lam)
+        else:
+            solved = solver.solve(solver.prepare(kernel.matrix(some.X), some.weight), some.Y, lam)
+            found, added = solved.alpha, solved.stats["ridge_added"]
+        alpha[part] += found / len(parts)
+        ridge = max(ridge, added)
     return Exact(kernel, lam, rows.X, alpha, ridge, parts=parts)
+
+
+def _large(kernel: HierarchicalKernel, rows: Rows, lam: float) -> tuple[torch.Tensor, float]:
+    """α and the ridge that was added, in the memory of one matrix: K becomes its own factor."""
+    c, root, ridge = float(rows.weight.sum()) * lam, rows.weight.sqrt()[:, None], 0.0
+    for _ in range(6):
+        K = kernel.matrix(rows.X).mul_(root).mul_(root.T)
+        unit = smallest_pivot(K)
+        beta = solved_in_place(K, c + ridge, root * rows.Y)
+        if beta is not None:
+            return root * beta, ridge
+        ridge = max(10 * unit, 10 * ridge)
+    raise ValueError(
+        f"A kernel matrix of {len(rows)} rows is numerically singular, and adding {ridge:.1e} to its diagonal did not "
+        "help; give a larger lam."
+    )
 
 
 def train_on_centres(

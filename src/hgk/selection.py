@@ -260,10 +260,16 @@ def kernel_per_fold(
     through; if none is, the folds that are through are averaged.
     """
     jobs = [(a, b) for a in range(len(architectures)) for b in task.folds]
-    runs = Parallel(n_jobs=n_jobs, require="sharedmem")(
-        delayed(_learn_on_fold)(architectures[a], optimiser, task, b, child, progress.of(architecture=a, fold=b))
+    attempts = [
+        (architectures[a], task, b, child, progress.of(architecture=a, fold=b))
         for (a, b), child in zip(jobs, rng.spawn(len(jobs)), strict=True)
-    )
+    ]
+    if accelerated(task.rows.X) and hasattr(optimiser, "learn_together"):
+        runs = _learn_together(optimiser, attempts, task)
+    else:
+        runs = Parallel(n_jobs=n_jobs, require="sharedmem")(
+            delayed(_learn_on_fold)(optimiser, *attempt) for attempt in attempts
+        )
     through = {(a, b): run for (a, b), run in zip(jobs, runs, strict=True) if run is not None}
     groups = [[through[a, b] for b in task.folds if (a, b) in through] for a in range(len(architectures))]
     groups = [g for g in groups if len(g) == len(task.folds)] or [max(groups, key=len)]
@@ -284,15 +290,29 @@ def _train_on_fold(kernel: HierarchicalKernel, choice, task: Task, index: torch.
     return train_part(kernel, task.problem, task.rows, choice, index, out)
 
 
-def _learn_on_fold(architecture, optimiser, task: Task, fold: int, rng, progress: Progress):
+def _learn_on_fold(optimiser, architecture, task: Task, fold: int, rng, progress: Progress):
     """Weights from the training part, risks over the grid on the held-out part."""
     if progress.cut(when=progress.through > 0):
         return None
-    index = task.training_part(fold)
-    kernel = optimiser.learn(architecture, task.rows[index], task.clip, rng, progress, task.problem)
+    part = task.rows[task.training_part(fold)]
+    kernel = optimiser.learn(architecture, part, task.clip, rng, progress, task.problem)
+    return _judged_on_fold(kernel, task, fold, progress)
+
+
+def _learn_together(optimiser, attempts, task: Task):
+    """The same for all architectures and folds at once."""
+    parts = [(tree, task.rows[task.training_part(fold)], rng, told) for tree, _, fold, rng, told in attempts]
+    kernels = optimiser.learn_together(parts, task.clip, task.problem)
+    return [
+        _judged_on_fold(kernel, task, fold, told)
+        for kernel, (_, _, fold, _, told) in zip(kernels, attempts, strict=True)
+    ]
+
+
+def _judged_on_fold(kernel: HierarchicalKernel, task: Task, fold: int, progress: Progress):
     held_out = np.where(task.fold_of == fold, 0, -1)
     # complete: a cell that cannot win in this fold may still win in the mean over folds
     grid = search_with(task.problem, kernel, task.rows, held_out, task.lams, task.clip, complete=True)
     progress.report(stage="fold", risk=grid.risk)
     progress.through += 1
-    return kernel, grid, index
+    return kernel, grid, task.training_part(fold)

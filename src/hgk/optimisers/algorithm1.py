@@ -19,6 +19,7 @@ risks on D2 and D3.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 
@@ -28,7 +29,7 @@ import torch
 from hgk.architectures import Architecture, Weights, isotropic
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Rows, train
-from hgk.optimisers.annealing import anneal
+from hgk.optimisers.annealing import Annealed, Annealing, anneal, anneal_all
 from hgk.optimisers.armijo import descend
 from hgk.optimisers.objective import Objective
 from hgk.problems import MAIN, Choice, Problem
@@ -87,10 +88,60 @@ class Algorithm1:
         problem: Problem | None = None,
     ) -> HierarchicalKernel:
         """The kernel whose weights had the smallest risk on D3, of least squares or of the problem's loss."""
+        return alone(self.search(architecture, rows, clip, rng, progress, problem))
+
+    def learn_together(
+        self,
+        parts: Sequence[tuple[Architecture, Rows, np.random.Generator, Progress]],
+        clip: float,
+        problem: Problem | None = None,
+    ) -> list[HierarchicalKernel]:
+        """Of several searches, whose annealing goes side by side."""
+        return together([self.search(tree, rows, clip, rng, told, problem) for tree, rows, rng, told in parts])
+
+    def search(
+        self,
+        architecture: Architecture,
+        rows: Rows,
+        clip: float,
+        rng: np.random.Generator,
+        progress: Progress,
+        problem: Problem | None = None,
+    ) -> Search:
+        """The same as a generator, which asks for annealing and is sent what came of it."""
         kernel = HierarchicalKernel(architecture, architecture.start(rows.spread, rng))
         if architecture.tied or len(rows) < FEWEST_ROWS:
             return kernel
-        return _Run(self, kernel, rows, clip, rng, progress, problem).run()
+        return (yield from _Run(self, kernel, rows, clip, rng, progress, problem).run())
+
+
+Search = Generator[Annealing, Annealed, HierarchicalKernel]
+
+
+def alone(search: Search) -> HierarchicalKernel:
+    """A search by itself."""
+    try:
+        wish = next(search)
+        while True:
+            found = anneal(wish.objective, wish.W, wish.steps, wish.rng, wish.progress)
+            wish = search.send(found)
+    except StopIteration as end:
+        return end.value
+
+
+def together(searches: Sequence[Search]) -> list[HierarchicalKernel]:
+    """Searches side by side: each goes on until it wants to anneal, and then all that want to do so anneal together."""
+    ended: dict[int, HierarchicalKernel] = {}
+    found: dict[int, Annealed | None] = dict.fromkeys(range(len(searches)))
+    while found:
+        wishes: dict[int, Annealing] = {}
+        for i, annealed in found.items():
+            try:
+                wishes[i] = next(searches[i]) if annealed is None else searches[i].send(annealed)
+            except StopIteration as end:
+                ended[i] = end.value
+        found = dict(zip(wishes, anneal_all(list(wishes.values())), strict=True))
+    return [ended[i] for i in range(len(searches))]
 
 
 def plain_kernel(d: int) -> HierarchicalKernel:
@@ -111,7 +162,7 @@ class _Run:
         self.best, self.best_risk = kernel.W, float("inf")
         self.plain = plain_kernel(kernel.architecture.d)
 
-    def run(self) -> HierarchicalKernel:
+    def run(self) -> Search:
         W = self.kernel.W
         for i in range(self.settings.M):
             if self.progress.cut():
@@ -119,8 +170,8 @@ class _Run:
             objective = self._train(W)
             self._remember(objective, W, i, "start")
             before = self.best_risk
-            W = anneal(objective, W, self.settings.N1, self.rng, self.progress).W
-            W = self._searches(objective, W, i)
+            W = (yield Annealing(objective, W, self.settings.N1, self.rng, self.progress)).W
+            W = yield from self._searches(objective, W, i)
             if self.best_risk >= before:
                 self._reshuffle()
         if self.settings.guard and not self._beats_plain():
@@ -157,16 +208,17 @@ class _Run:
             alpha = train(kernel, part, found.lam).alpha
         return Objective(kernel, part.X, alpha, D2, self.clip, self.problem)
 
-    def _searches(self, objective: Objective, W: Weights, i: int) -> Weights:
+    def _searches(self, objective: Objective, W: Weights, i: int) -> Generator[Annealing, Annealed, Weights]:
         at_minimum = False
         for _ in range(self.settings.L):
             if self.progress.cut():
                 break
             if at_minimum:
-                W, at_minimum, how = anneal(objective, W, self.settings.N2, self.rng, self.progress).W, False, "anneal"
+                found = yield Annealing(objective, W, self.settings.N2, self.rng, self.progress)
+                W, at_minimum, how = found.W, False, "anneal"
             else:
-                found = descend(objective, W, self.settings.N3, self.progress)
-                W, at_minimum, how = found.W, found.at_minimum, "descend"
+                descent = descend(objective, W, self.settings.N3, self.progress)
+                W, at_minimum, how = descent.W, descent.at_minimum, "descend"
             self._remember(objective, W, i, how)
         return W
 

@@ -16,17 +16,20 @@ so that only the changed branch is evaluated, in row blocks that stay in cache.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from hgk.architectures import Weights
+from hgk import fused
+from hgk.architectures import Architecture, Weights
 from hgk.arrays import row_blocks
+from hgk.fused.chains import Chain, Chains
 from hgk.kernels import Sweep
 from hgk.nodes import Pair
 from hgk.optimisers.objective import Objective
+from hgk.progress import Progress
 
 MOVE = 0.5
 
@@ -37,6 +40,64 @@ Update = Callable[[Pair, torch.Tensor, torch.Tensor], torch.Tensor]
 def accepts(delta: float, risk: float, i: int, N: int, r: float) -> bool:
     """The paper's rule."""
     return delta < 0 or r < 0.5 * math.exp(-min(700.0, 100 * i / math.sqrt(N) * delta / max(risk, 1e-300)))
+
+
+def places_of(architecture: Architecture) -> list[tuple[int, tuple[int, ...]]]:
+    """Every weight: its array and its place there; first those of the first layer, node by node."""
+    places: list[tuple[int, tuple[int, ...]]] = [
+        (0, (int(i), int(j))) for i, j in architecture.free()[0].nonzero().tolist()
+    ]
+    for layer, parents in enumerate(architecture.parents, start=1):
+        places += [(layer, (i,)) for i in range(len(parents))]
+    return places
+
+
+def draws(places: int, steps: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of every step: the weight's number, e^ξ, and r."""
+    return rng.integers(places, size=steps), np.exp(MOVE * rng.standard_normal(steps)), rng.random(steps)
+
+
+@dataclass(frozen=True)
+class Annealing:
+    """A wish for annealing: ``steps`` from W."""
+
+    objective: Objective
+    W: Weights
+    steps: int
+    rng: np.random.Generator
+    progress: Progress
+
+    def chain(self) -> Chain:
+        """The same for the fused kernels."""
+        o = self.objective
+        kernel, tree = o.kernel.with_weights(self.W), o.kernel.architecture
+        return Chain(
+            tree, self.W, -kernel.exponent(o.D2.X, o.X1), o.D2.X, o.X1, o.alpha[:, 0], o.D2.Y[:, 0],
+            o.D2.weight / o.D2.weight.sum(), kernel.gamma, o.risk(self.W),
+            *draws(len(places_of(tree)), self.steps, self.rng),
+        )  # fmt: skip
+
+    @property
+    def fits(self) -> bool:
+        """Whether the fused kernels take it: smooth nodes, one output, least squares."""
+        tree, o = self.objective.kernel.architecture, self.objective
+        smooth = all(q == 2 for q in tree.q) and not tree.oblique
+        return smooth and fused.suits(tree, o.X1) and o.alpha.shape[1] == 1 and o.problem is None
+
+
+def anneal_all(wishes: Sequence[Annealing]) -> list[Annealed]:
+    """Every chain; on an accelerator those that the fused kernels take go together."""
+    together = [wish for wish in wishes if wish.fits]
+    found: dict[int, Annealed] = {}
+    if together:
+        chains = Chains([wish.chain() for wish in together], together[0].objective.clip)
+        moved = chains.run(lambda: any(wish.progress.cut() for wish in together))
+        for wish, end in zip(together, moved, strict=True):
+            found[id(wish)] = Annealed(end.W, end.risk, end.accepted, wish.steps)
+    for wish in wishes:
+        if id(wish) not in found:
+            found[id(wish)] = anneal(wish.objective, wish.W, wish.steps, wish.rng, wish.progress)
+    return [found[id(wish)] for wish in wishes]
 
 
 @dataclass
@@ -52,17 +113,12 @@ def anneal(objective: Objective, W: Weights, steps: int, rng: np.random.Generato
 
     The linear maps of oblique nodes are not the paper's and stay as they are.
     """
-    block = Block(objective, W)
-    free = [tuple(int(k) for k in index) for index in objective.kernel.architecture.free()[0].nonzero()]
-    places = [(0, index) for index in free]
-    depth = objective.kernel.architecture.depth
-    places += [(layer, (i,)) for layer in range(1, depth) for i in range(len(W[layer]))]
+    block, places = Block(objective, W), places_of(objective.kernel.architecture)
     accepted = i = 0
-    for i in range(1, steps + 1):
-        layer, index = places[rng.integers(len(places))]
-        value = float(block.sweep.W[layer][index]) * math.exp(MOVE * rng.standard_normal())
-        risk = block.propose(layer, index, value)
-        if accepts(risk - block.risk, block.risk, i, steps, rng.random()):
+    for i, (place, factor, r) in enumerate(zip(*draws(len(places), steps, rng), strict=True), start=1):
+        layer, index = places[place]
+        risk = block.propose(layer, index, float(block.sweep.W[layer][index]) * factor)
+        if accepts(risk - block.risk, block.risk, i, steps, r):
             block.accept()
             accepted += 1
         if progress is not None and progress.cut():

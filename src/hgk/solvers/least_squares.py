@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import torch
 
-from hgk.arrays import recording
+from hgk.arrays import blocks, recording
 from hgk.solvers.base import Solution, Status, check_lam
 
 
@@ -174,6 +174,34 @@ def refined(K: torch.Tensor, c: float, B: torch.Tensor, tolerance: float = 1e-12
         a = torch.where(curvature > 0, now / curvature, 0.0)
         beta, r, before = beta + a * p, r - a * Ap, now
     return None
+
+
+def solved_in_place(A: torch.Tensor, c: float, B: torch.Tensor, size: int = 4096) -> torch.Tensor | None:
+    """(A + cI)⁻¹ B, where A, symmetric, is overwritten by its factor: one matrix in memory. None if it breaks down.
+
+    By blocks of columns k, with the rows below and right of them as the rest:
+
+        L_kk L_kkᵀ = A_kk      L_rk = A_rk L_kk⁻ᵀ      A_rr ← A_rr - L_rk L_rkᵀ  (its lower half)
+    """
+    n, unit = len(A), smallest_pivot(A)
+    A.diagonal().add_(c)
+    for k in blocks(n, size):
+        L, info = torch.linalg.cholesky_ex(A[k, k])
+        if int(info) or not float(L.diagonal().min()) ** 2 > unit:
+            return None
+        A[k, k] = L
+        panel = torch.linalg.solve_triangular(L, A[k.stop :, k].mT, upper=False).mT.contiguous()
+        A[k.stop :, k] = panel
+        for j in blocks(len(panel), size):
+            A[k.stop + j.start :, k.stop + j.start : k.stop + j.stop].addmm_(panel[j.start :], panel[j].T, alpha=-1)
+    X = B.clone()
+    for k in blocks(n, size):
+        right = X[k] - A[k, : k.start] @ X[: k.start]
+        X[k] = torch.linalg.solve_triangular(A[k, k], right, upper=False)
+    for k in reversed(list(blocks(n, size))):
+        right = X[k] - A[k.stop :, k].mT @ X[k.stop :]
+        X[k] = torch.linalg.solve_triangular(A[k, k].mT, right, upper=True)
+    return X
 
 
 def smallest_pivot(K: torch.Tensor, dtype: torch.dtype | None = None) -> float:
