@@ -342,6 +342,7 @@ def _command_line():
     yield "an unknown command", command("fti"), SystemExit
     yield "an unknown option", hgk_fit("houses.csv", "--tsak", "auto"), SystemExit
     yield "an unknown task", hgk_fit("houses.csv", "--task", "guess"), SystemExit, "reason"
+    yield "an unknown device", hgk_fit("houses.csv", "--device", "gpu"), SystemExit
     yield "a table that is not there", hgk_fit("nowhere.csv"), SystemExit
     yield "an empty file", hgk_fit("empty.csv"), SystemExit
     yield "names without rows", hgk_fit("names.csv"), SystemExit

@@ -48,7 +48,7 @@ def test_list_names_all_sets_and_methods(call, monkeypatch):
         (["--methods", "SVM,Magic"], "The method 'Magic' is unknown; the known ones are SVM,"),
         (["--file", "t.csv"], "Of --file and --target one was given"),
         (["--data", "/no/such/folder"], "The data folder /no/such/folder is not there"),
-        (["--device", "abacus"], "The device 'abacus' cannot be used here"),
+        (["--device", "abacus"], "--device='abacus' was given; 'cpu', 'cuda'"),
         (["--out", "/no/such/rows.jsonl"], "The folder /no/such of the store is not there; make it first"),
         (["--scheduler", "nonsense"], "No Dask scheduler answers at 'nonsense'"),
     ],

@@ -10,14 +10,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from hgk.bench import datasets, protocol, runner, store
 from hgk.bench.methods import METHODS, Effort
-from hgk.cli.shared import EXPECTED, Unusable, console, errors
+from hgk.cli.shared import EXPECTED, Unusable, check_device, console, errors
 
 app = bench = typer.Typer(no_args_is_help=True, help="The paper's experiments: run, resume, tabulate.")
 EXPECTED.extend([datasets.DataError, runner.RunnerError, store.StoreError])
@@ -45,7 +44,7 @@ def bench_run(
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time on this machine.")] = 1,
     threads: Annotated[int | None, typer.Option(min=1, help="Per run: cores / jobs; 1 on a cluster.")] = None,
     scheduler: Annotated[str | None, typer.Option(help="A Dask cluster: tcp://host:8786.")] = None,
-    device: Annotated[str, typer.Option(help="Of methods that can use one: cpu, or what torch calls yours.")] = "cpu",
+    device: Annotated[str, typer.Option(help="Of methods that can use one: cpu, cuda, cuda:1, or auto.")] = "cpu",
     preset: Annotated[Preset, typer.Option(help="quick: two built-in sets, small sizes, minutes.")] = Preset.paper,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Do failed runs again.")] = False,
 ) -> None:
@@ -54,7 +53,7 @@ def bench_run(
     sources = _sources(sets, data, file, target, quick)
     names = _methods(methods)
     if scheduler is None:  # workers elsewhere have devices of their own
-        _check_device(device)
+        device = check_device(device)
     threads = threads or (1 if scheduler else max(1, _cores() // jobs))
     effort = Effort(threads, device, quick)
     runs = runner.plan(sources, names, range(splits or (2 if quick else 30)), effort)
@@ -102,13 +101,6 @@ def _chosen(given: Sequence[str] | None, known: Sequence[str], what: str) -> lis
         if name.lower() not in by_lower:
             raise Unusable(f"The {what} {name!r} is unknown; the known ones are {', '.join(known)}.")
     return list(dict.fromkeys(by_lower[name.lower()] for name in chosen))
-
-
-def _check_device(device: str) -> None:
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise Unusable(f"The device {device!r} cannot be used here ({str(error).split('.')[0]}); use cpu.") from error
 
 
 def _cores() -> int:

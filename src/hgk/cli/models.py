@@ -25,7 +25,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table as Listing
 
 from hgk import tables
-from hgk.cli.shared import EXPECTED, Unusable, console, errors
+from hgk.cli.shared import EXPECTED, Unusable, check_device, console, errors
 from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor, StoppedEarlyWarning
 from hgk.explain import contributions, given_rows, node_terms
 from hgk.files import describe, load, save
@@ -48,6 +48,7 @@ Preset = StrEnum("Preset", list(PRESETS))  # type: ignore[misc]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress.")]
 Delimiter = Annotated[str | None, typer.Option(help="Of a CSV: one character, or tab; detected if not given.")]
+Device = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1, or auto.")]
 Decimal = Annotated[str | None, typer.Option(help="Of a CSV: . or , ; detected if not given.")]
 Source = Annotated[str, typer.Argument(help="CSV, Parquet, Arrow or Feather, also gzipped; - for standard input.")]
 ModelFile = Annotated[Path, typer.Argument(help="A model that `hgk fit` or hgk.save wrote.")]
@@ -72,6 +73,7 @@ def fit(
     tau: Annotated[float, typer.Option(help="Level of pinball and expectile.")] = 0.5,
     quantiles: Annotated[str | None, typer.Option(help="Predict quantiles: 0.05,0.5,0.95.")] = None,
     time_budget: Annotated[str | None, typer.Option(help="About how long: 90, 90s, 2m, 1h30m.")] = None,
+    device: Device = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same model.")] = 0,
     compact: Annotated[bool, typer.Option("--compact", help="Leave out what predictions do not need.")] = False,
     report: Annotated[Path | None, typer.Option(help="Also write a page that explains the model.")] = None,
@@ -81,6 +83,7 @@ def fit(
     quiet: Quiet = False,
 ) -> None:
     """Fit a model to a table and write it to a file. Ctrl-C keeps the best so far and still writes it."""
+    check_device(device)
     seconds = None if time_budget is None else duration(time_budget)
     write_report = _report_writer(report)
     for path in filter(None, (out, report)):
@@ -96,7 +99,7 @@ def fit(
     if not found.present.all():
         notes.append(f"{int((~found.present).sum())} rows without a value of {target!r} were left out.")
     levels = None if quantiles is None else _levels(quantiles)
-    common = {"groups": _groups(group, X), "time_budget": seconds, "random_state": seed}
+    common = {"groups": _groups(group, X), "time_budget": seconds, "device": device, "random_state": seed}
     model = _estimator(str(preset), found.classes, loss, tau, levels, common)
     if not quiet and not as_json:
         errors.print(f"{found.reason}: {len(X)} rows, {X.shape[1]} columns", markup=False, soft_wrap=True)
@@ -353,13 +356,15 @@ def predict(
         float | None, typer.Option(help="Add bounds that cover the label with this probability, such as 0.9.")
     ] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Add a probability per class.")] = False,
+    device: Device = "cpu",
     delimiter: Delimiter = None,
     decimal: Decimal = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Predict the rows of a table."""
-    fitted = load(model)
+    check_device(device)
+    fitted = load(model).set_params(device=device)
     if interval is not None and isinstance(fitted, HGKClassifier):
         raise Unusable("--interval was given with a classifier; its certainty is told by --proba.")
     if interval is not None and isinstance(fitted, HGKQuantileRegressor):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
+from hgk.arrays import device_of
 from hgk.files import ModelFileError
 
 console, errors = Console(highlight=False), Console(stderr=True, highlight=False)
@@ -15,3 +16,11 @@ class Unusable(Exception):
 
 # Errors whose message is a sentence for people; commands add theirs.
 EXPECTED: list[type[Exception]] = [Unusable, ModelFileError, MemoryError]
+
+
+def check_device(name: str) -> str:
+    """The device of this name; one that is not there is told before any work."""
+    try:
+        return str(device_of(name))
+    except ValueError as error:
+        raise Unusable(f"--{str(error).partition(' (set_params')[0].rstrip('.')}.") from error
