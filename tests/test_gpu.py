@@ -226,15 +226,24 @@ def test_exact_machines_are_the_processors():
 
 
 @gpu
-@pytest.mark.parametrize("n", [300, 1500, 3500])
-def test_a_fit_is_as_good_as_the_processors_and_its_model_serves_anywhere(n):
+@pytest.mark.parametrize("n", [300, 1500])
+def test_a_fit_is_as_good_as_the_processors(n):
     X, y = make_friedman1(n + 1000, noise=0.5, random_state=0)
     models = [HGKRegressor(random_state=0, device=device).fit(X[:n], y[:n]) for device in ("cpu", "cuda")]
     errors = [np.mean((model.predict(X[n:]) - y[n:]) ** 2) for model in models]
     assert errors[1] == pytest.approx(errors[0], rel=0.05)
-    there = models[1].predict(X[n:]), models[1].loo_predictions_, models[1].predict_interval(X[n : n + 50])
-    models[1].set_params(device="cpu")._kept.clear()
-    here = models[1].predict(X[n:]), models[1].loo_predictions_, models[1].predict_interval(X[n : n + 50])
+
+
+@gpu
+def test_a_model_from_the_device_serves_anywhere():
+    """Two rounds of learning, whose error comes near the noise; predictions, leave-one-out values and intervals."""
+    n = 3500
+    X, y = make_friedman1(n + 1000, noise=0.5, random_state=0)
+    model = HGKRegressor(random_state=0, device="cuda").fit(X[:n], y[:n])
+    assert np.mean((model.predict(X[n:]) - y[n:]) ** 2) < 1.2 * 0.5**2
+    there = model.predict(X[n:]), model.loo_predictions_, model.predict_interval(X[n : n + 50])
+    model.set_params(device="cpu")._kept.clear()
+    here = model.predict(X[n:]), model.loo_predictions_, model.predict_interval(X[n : n + 50])
     for one, other in zip(there, here, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-8)
 
