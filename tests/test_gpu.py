@@ -5,6 +5,8 @@ TRITON_INTERPRET=1 python -m pytest tests/test_gpu.py       # the kernels alone,
 """
 
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -137,6 +139,35 @@ def test_the_papers_protocol_on_the_device():
     new, truth = make_friedman1(500, random_state=1)
     here, away = (np.mean((model.predict(new) - truth) ** 2) for model in models)
     assert away == pytest.approx(here, rel=0.2)
+
+
+@gpu
+@pytest.mark.parametrize("name", [name for name, tree in ARCHITECTURES.items() if tree.depth > 2])
+def test_deeper_trees_go_through_the_plain_formulas_there(name):
+    kernel, rows = random_kernel(ARCHITECTURES[name]), random_rows(60)
+    there, G = rows.to(DEVICE), torch.randn(60, 60, dtype=torch.float64)
+    torch.testing.assert_close(kernel.matrix(there.X).cpu(), kernel.matrix(rows.X), rtol=1e-12, atol=1e-13)
+    alone = kernel.multiply(rows.X[:20], rows.X, rows.Y)
+    torch.testing.assert_close(kernel.multiply(there.X[:20], there.X, there.Y).cpu(), alone, rtol=1e-12, atol=1e-12)
+    symmetric, other = (G + G.T, None), (G[:, :20].contiguous(), 20)
+    for dK, size in (symmetric, other):
+        pairs = [(r.X, None if size is None else r.X[:size]) for r in (rows, there)]
+        here, away = (kernel.backward(dK.to(X.device), X, Z) for X, Z in pairs)
+        for g, h in zip(here, away, strict=True):
+            torch.testing.assert_close(h, g, rtol=1e-9, atol=1e-10)
+    model = HGKRegressor(architecture=ARCHITECTURES[name], optimiser=Adam(3, 40), device="cuda", random_state=0)
+    assert np.isfinite(model.fit(rows.X.numpy(), rows.Y[:, 0].numpy()).predict(rows.X.numpy())).all()
+
+
+def test_a_processor_never_sees_triton():
+    code = (
+        "import sys; from sklearn.datasets import load_diabetes; from hgk import HGKRegressor\n"
+        "X, y = load_diabetes(return_X_y=True); HGKRegressor(random_state=0).fit(X[:60], y[:60]).predict(X)\n"
+        "assert not {'hgk.fused.tiles', 'hgk.fused.moves'} & set(sys.modules)"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_device_that_is_not_there_is_an_error():
