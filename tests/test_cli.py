@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -512,3 +513,22 @@ def test_progress_is_told_in_a_few_words(monkeypatch, tmp_path):
 )
 def test_durations(text, seconds):
     assert models.duration(text) == seconds
+
+
+def test_two_ctrl_c_from_outside_end_with_130_and_no_crash(folder, tmp_path):
+    """As a person presses them: threads are in the midst of their work when the process ends."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.uniform(size=(4000, 8)), columns=[f"c{j}" for j in range(8)])
+    table.assign(y=np.sin(5 * table["c0"]) + table["c1"]).to_csv(tmp_path / "t.csv", index=False)
+    command = [sys.executable, "-m", "hgk", "fit", "t.csv", "--target", "y", "--out", "m.hgk"]
+    two = {**os.environ, "OMP_NUM_THREADS": "2"}  # threads, wherever this runs
+    process = subprocess.Popen(command, cwd=tmp_path, env=two, stderr=subprocess.PIPE, text=True)
+    said = process.stderr.readline()  # how many rows: the fit begins
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    said += process.communicate(timeout=120)[1]
+    assert process.returncode == 130, said
+    assert "terminate" not in said
+    assert not (tmp_path / "m.hgk").exists()

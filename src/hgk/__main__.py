@@ -6,6 +6,9 @@ import sys
 def main() -> None:
     try:
         from hgk.cli import run
+    except KeyboardInterrupt:  # while all is being imported
+        sys.stderr.write("hgk: stopped.\n")
+        sys.exit(130)
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] == "hgk":
             raise

@@ -38,7 +38,7 @@ from hgk.machines import Machine, clipped_risk, train, train_on_centres
 from hgk.optimisers.adam import Adam, Run
 from hgk.optimisers.recorded import RecordedRun, run_together
 from hgk.problems import Problem, train_on_folds
-from hgk.progress import Progress
+from hgk.progress import Progress, at_work
 from hgk.pruning import pruned
 from hgk.selection import FOLDS, Plan, Task, lam_grid, one_kernel, search
 from hgk.solvers import fold_risks
@@ -250,11 +250,11 @@ class LeaveOneOutGradients(Plan):
         ]
         if all(attempt.recordable for attempt in attempts):
             found: list[Any] = _side_by_side(attempts)
-            found += [_plain(task, judges, last)] if self.build is None else []
+            found += [_plain(task, judges, last, progress)] if self.build is None else []
         else:
             work: list[Any] = [delayed(attempt.alone)() for attempt in attempts]
             if self.build is None:  # a tree that was asked for is not exchanged for the plain kernel
-                work.append(delayed(_plain)(task, judges, last))
+                work.append(delayed(_plain)(task, judges, last, progress))
             with threads(1):
                 found = Parallel(n_jobs=min(workers, len(work)), require="sharedmem")(work)
         plain = found.pop() if self.build is None else None
@@ -403,11 +403,12 @@ class Attempt:
         """Both rounds and the verdict; None if it is too late."""
         if self.too_late:
             return None
-        for settings in self.rounds:
-            run = self.begin(settings, Run)
-            run.run()
-            self.end(run)
-        return self.verdict()
+        with at_work():
+            for settings in self.rounds:
+                run = self.begin(settings, Run)
+                run.run()
+                self.end(run)
+            return None if self.progress.aborted else self.verdict()
 
 
 def _side_by_side(attempts: Sequence[Attempt]) -> list[Judged | None]:
@@ -422,7 +423,7 @@ def _side_by_side(attempts: Sequence[Attempt]) -> list[Judged | None]:
     return [attempt.verdict() for attempt in attempts]
 
 
-def _plain(task: Task, judges: dict[int, Judge], rng: np.random.Generator) -> list[Judged]:
+def _plain(task: Task, judges: dict[int, Judge], rng: np.random.Generator, progress: Progress) -> list[Judged]:
     """The plain Gaussian kernel on the scaled copies, γ by the grid on at most 1500 rows never held out, judged."""
     part = np.flatnonzero(~np.isin(task.fold_of, list(judges)))
     part = part if len(part) else np.arange(len(task.rows))  # every fold is held out once
@@ -431,8 +432,9 @@ def _plain(task: Task, judges: dict[int, Judge], rng: np.random.Generator) -> li
     tree = replace(isotropic(len(task.features)), coordinates=(seen,))
     kernel = HierarchicalKernel(tree, (tree.mask.double(),))
     fold_of = np.arange(len(some)) % min(FOLDS, len(some))
-    kernel = kernel.with_gamma(search(kernel, some, fold_of, task.lams, task.clip).gamma)
-    return [Judged(kernel, float("nan"), *judge(kernel, task)) for judge in judges.values()]
+    with at_work():
+        kernel = kernel.with_gamma(search(kernel, some, fold_of, task.lams, task.clip).gamma)
+        return [Judged(kernel, float("nan"), *judge(kernel, task)) for judge in judges.values() if not progress.aborted]
 
 
 def _seconds_per_step(candidate: Candidate, task: Task, rng, batch: int) -> float:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 Event = dict[str, Any]
@@ -30,6 +32,7 @@ class Progress:
         self.history: list[Event] = []
         self.callback = callback
         self.stopped = False
+        self.aborted = False  # nobody waits for the result any more
         self.shortened = False  # whether anything was left out because of the wish to stop
         self.deadline = float("inf")  # of time.monotonic(); a budget, which is kept without a warning
         self.through = 0  # parts of the work that are complete and can stand alone
@@ -63,6 +66,7 @@ class Progress:
         again = self.stopped or impatient
         self.stopped = True
         if again:
+            self.aborted = True
             raise KeyboardInterrupt
         sys.stderr.write("hgk: stopping, and keeping the best weights so far; press Ctrl-C again to abort.\n")
 
@@ -75,6 +79,30 @@ class Progress:
     def __exit__(self, *exc) -> None:
         if self._previous is not None:
             signal.signal(signal.SIGINT, self._previous)
+
+
+_at_work: set[int] = set()
+
+
+@contextmanager
+def at_work() -> Iterator[None]:
+    """Around work in a thread that may outlive an abort: the process waits for it before it ends.
+
+    Python ends by stopping its threads in the middle of what they do; within torch that is a crash.
+    """
+    me = threading.get_ident()
+    _at_work.add(me)
+    try:
+        yield
+    finally:
+        _at_work.discard(me)
+
+
+@atexit.register
+def _wait() -> None:
+    me, patience = threading.get_ident(), time.monotonic() + 60
+    while _at_work - {me} and time.monotonic() < patience:
+        time.sleep(0.01)
 
 
 class _Tagged(Progress):

@@ -30,7 +30,7 @@ from hgk.arrays import accelerated, require_memory
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Machine, Rows, train
 from hgk.problems import Choice, LossGrid, Problem, loss_search, train_on_folds, train_part
-from hgk.progress import Progress
+from hgk.progress import Progress, at_work
 from hgk.solvers import fold_risks
 
 GRID = 10
@@ -295,8 +295,9 @@ def _learn_on_fold(optimiser, architecture, task: Task, fold: int, rng, progress
     if progress.cut(when=progress.through > 0):
         return None
     part = task.rows[task.training_part(fold)]
-    kernel = optimiser.learn(architecture, part, task.clip, rng, progress, task.problem)
-    return _judged_on_fold(kernel, task, fold, progress)
+    with at_work():
+        kernel = optimiser.learn(architecture, part, task.clip, rng, progress, task.problem)
+        return None if progress.aborted else _judged_on_fold(kernel, task, fold, progress)
 
 
 def _learn_together(optimiser, attempts, task: Task):
