@@ -14,14 +14,14 @@ import torch
 from sklearn.datasets import make_friedman1
 
 from cases import ARCHITECTURES, random_kernel, random_rows
-from hgk import Algorithm1, HGKClassifier, HGKRegressor, arrays, fused, inhomogeneous, two_layers
+from hgk import Algorithm1, HGKClassifier, HGKQuantileRegressor, HGKRegressor, arrays, fused, inhomogeneous, two_layers
 from hgk.architectures import with_kinds
 from hgk.criteria import LeaveOneOut
 from hgk.gradients import all_kinds, mixed
 from hgk.kernels import HierarchicalKernel, Sweep
 from hgk.machines import train
 from hgk.optimisers.adam import Adam, Run
-from hgk.optimisers.annealing import Annealing, anneal, anneal_all
+from hgk.optimisers.annealing import Annealing, anneal, anneal_all, loads
 from hgk.optimisers.objective import Objective
 from hgk.optimisers.recorded import RecordedRun, run_together
 from hgk.progress import Progress
@@ -110,8 +110,9 @@ def test_chains_anneal_together_as_each_alone():
     ):
         rows = random_rows(n, weighted=True, seed=seed).to(DEVICE)
         kernel = HierarchicalKernel(tree, tree.start(rows.spread, np.random.default_rng(seed)), 0.9)
-        machine = train(kernel, rows[:-25], 1e-3)
-        objective = Objective(kernel, machine.X, machine.alpha, rows[-25:], 0.8)
+        held_out = 17 + 9 * seed  # one or two strips more for every chain
+        machine = train(kernel, rows[:-held_out], 1e-3)
+        objective = Objective(kernel, machine.X, machine.alpha, rows[-held_out:], 0.8)
         wishes.append((objective, kernel.W, steps, seed))
 
     def asked():
@@ -125,6 +126,24 @@ def test_chains_anneal_together_as_each_alone():
         assert found.risk == pytest.approx(wish.objective.risk(found.W), rel=1e-9)
         for w, v in zip(found.W, alone.W, strict=True):
             torch.testing.assert_close(w, v, rtol=1e-12, atol=0)
+
+
+@kernels
+def test_chains_that_do_not_fit_together_anneal_one_after_the_other(monkeypatch):
+    rows, tree = random_rows(60).to(DEVICE), two_layers(5, 2, 3, rng=1)
+    kernel = HierarchicalKernel(tree, tree.start(rows.spread, np.random.default_rng(0)))
+    machine = train(kernel, rows[:40], 1e-3)
+    objective = Objective(kernel, machine.X, machine.alpha, rows[40:], 0.8)
+
+    def asked():
+        return [Annealing(objective, kernel.W, 5, np.random.default_rng(seed), Progress()) for seed in range(3)]
+
+    assert len(loads(asked())) == 1
+    expected = anneal_all(asked())
+    monkeypatch.setenv("HGK_MEMORY", "90K")  # E three times is 3 x 20 x 40 x 8 bytes
+    assert [len(part) for part in loads(asked())] == [2, 1]
+    for found, other in zip(anneal_all(asked()), expected, strict=True):
+        assert (found.risk, found.accepted) == (other.risk, other.accepted)
 
 
 @gpu
@@ -194,17 +213,17 @@ def test_the_leave_one_out_criterion_is_the_processors():
         assert float((away.dK.cpu() - here.dK).norm() / here.dK.norm()) < tolerance
 
 
-@gpu
+@kernels
 def test_recorded_steps_are_ordinary_steps():
     """Side by side, from the same batches: θ after five steps, and what was told of them."""
-    rows = random_rows(300, outputs=2, weighted=True)
+    rows, batch = random_rows(300, outputs=2, weighted=True), 200 if HERE else 30
     told, ended = [], []
     for device, kind in (("cpu", Run), (DEVICE, RecordedRun)):
         runs = []
         for build in (mixed, all_kinds):
             tree = build(["scaled"] * 5)
             kernel = HierarchicalKernel(tree, tree.start(rows.spread, np.random.default_rng(0)))
-            settings = Adam(5, 200, rate=0.1, shrink=0.1, map_penalty=0.1)
+            settings = Adam(5, batch, rate=0.1, shrink=0.1, map_penalty=0.1)
             runs.append(kind(settings, kernel, rows.to(device), np.random.default_rng(1), Progress()))
         if kind is RecordedRun:
             run_together(runs)
@@ -220,13 +239,26 @@ def test_recorded_steps_are_ordinary_steps():
             torch.testing.assert_close(w, v, rtol=2e-2, atol=2e-3)
 
 
-@gpu
+@kernels
+def test_a_recorded_run_that_is_cut_tells_of_its_steps():
+    rows, tree, told = random_rows(40).to(DEVICE), inhomogeneous(5), []
+    kernel = HierarchicalKernel(tree, tree.start(rows.spread, np.random.default_rng(0)))
+    with Progress(told.append) as progress:
+        run = RecordedRun(Adam(30, 20), kernel, rows, np.random.default_rng(0), progress)
+        make, cuts = progress.cut, iter([False, False, False, True])
+        progress.cut = lambda **when: next(cuts) or make(**when)
+        run_together([run])
+    assert run.step == len(run.values) == len(told) == 3
+    assert np.isfinite(run.values).all()
+
+
+@kernels
 def test_a_step_whose_factor_breaks_down_leaves_the_weights_and_raises_lambda():
-    rows = random_rows(100).to(DEVICE)
+    rows = random_rows(60).to(DEVICE)
     rows.Y[:] = torch.nan
     tree = mixed(["scaled"] * 5)
     kernel = HierarchicalKernel(tree, tree.start(np.ones(5), np.random.default_rng(0)))
-    run = RecordedRun(Adam(3, 50), kernel, rows, np.random.default_rng(0), Progress(), lam=1e-5)
+    run = RecordedRun(Adam(3, 30), kernel, rows, np.random.default_rng(0), Progress(), lam=1e-5)
     run_together([run])
     assert run.lam > 1e-5
     for w, v in zip(run.W, kernel.W, strict=True):
@@ -288,6 +320,18 @@ def test_a_classifier_and_algorithm_1():
     np.testing.assert_allclose(model.predict_proba(X[300:]).sum(1), 1)
     model = HGKRegressor("algorithm1", random_state=0, device="cuda").fit(X[:300], y[:300])
     assert model.score(X[300:], y[300:]) > 0.8
+
+
+@gpu
+@pytest.mark.parametrize("preset", ["plain", "algorithm1"])
+def test_quantiles_and_pairs_of_classes(preset):
+    """Levels and labels of these losses lie in main memory."""
+    X, y = make_friedman1(300, noise=0.5, random_state=0)
+    model = HGKQuantileRegressor(preset, quantiles=[0.1, 0.5, 0.9], random_state=0, device="cuda").fit(X[:200], y[:200])
+    assert 0.6 < np.mean((model.predict(X[200:])[:, 0] < y[200:]) & (y[200:] < model.predict(X[200:])[:, 2])) <= 1
+    labels = np.digitize(y, np.quantile(y, [0.3, 0.7]))
+    model = HGKClassifier(preset, loss="hinge", random_state=0, device="cuda").fit(X[:200], labels[:200])
+    assert model.score(X[200:], labels[200:]) > 0.6
 
 
 @gpu

@@ -10,7 +10,7 @@ from hgk.architectures import isotropic
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Rows
 from hgk.selection import fold_numbers, lam_grid, search
-from hgk.solvers import fold_risks
+from hgk.solvers import fold_risks, krylov
 from reference import machine
 
 KERNEL = random_kernel(ARCHITECTURES["depth 2, balanced"])
@@ -108,3 +108,21 @@ def test_early_stopping_in_single_precision_chooses_as_well_as_the_complete_doub
     # within the risk's own sampling error √(2/500), and most of the time equal
     assert complete.risks[quick.best] <= complete.risk * 1.05 + 1e-6
     np.testing.assert_allclose(quick.risk, complete.risks[quick.best], rtol=0.02, atol=1e-5)
+
+
+@pytest.mark.parametrize("steps", [3, 15, 60])
+def test_steps_in_place_are_the_same_steps(steps, monkeypatch):
+    """What an accelerator records; its basis is enlarged after 10 steps, and twice again."""
+    rows = random_rows(400, outputs=2, weighted=True)
+    S = random_kernel(ARCHITECTURES["all kinds"]).exponent(rows.X)
+    K = torch.stack([torch.exp(-S / 4), torch.exp(-S)])
+    folds = torch.from_numpy(fold_numbers(400, 3, np.random.default_rng(0)))
+    lams = torch.tensor([1e-1, 1e-4, 1e-8], dtype=torch.float64)
+    asked = (K, rows.Y, folds, lams, rows.weight, 1.0, 0.0, steps, True)
+    expected = fold_risks(*asked)
+    monkeypatch.setattr(krylov, "accelerated", lambda x: True)
+    monkeypatch.setattr(krylov, "ROOM", 10)
+    found = fold_risks(*asked)
+    assert found.steps == expected.steps == steps
+    torch.testing.assert_close(found.predictions, expected.predictions, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(found.risks, expected.risks, rtol=1e-6, atol=1e-9)

@@ -1,6 +1,7 @@
 """The least-squares machine against scikit-learn, against repetition, and against brute-force refits."""
 
 from dataclasses import replace
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 from sklearn.kernel_ridge import KernelRidge
 
 from cases import ARCHITECTURES, SOLVERS, random_kernel, random_rows
-from hgk import machines
+from hgk import arrays, machines
 from hgk.machines import (
     Machine,
     OnCentres,
@@ -358,10 +359,36 @@ def test_solving_in_place_says_when_it_breaks_down():
 def test_large_machines_are_machines(monkeypatch):
     rows, kernel = random_rows(90, outputs=2, weighted=True), random_kernel(ARCHITECTURES["all kinds"])
     expected = train(kernel, rows, 1e-3)
-    monkeypatch.setattr(machines, "LARGE", 50)
+    monkeypatch.setattr(arrays, "LARGE", 50)
     found = train(kernel, rows, 1e-3)
     torch.testing.assert_close(found.alpha, expected.alpha, rtol=1e-9, atol=1e-9)
     twice = Rows(rows.X[[*range(90), 0]], rows.Y[[*range(90), 0]], rows.weight[[*range(90), 0]])
     singular = train(kernel, twice, 1e-30)
     assert singular.ridge_added > 0
     assert bool(singular.alpha.isfinite().all())
+
+
+def test_a_large_machine_that_is_tried_again_has_one_matrix_at_a_time(monkeypatch):
+    rows, made = random_rows(30), []
+    whole, solved = type(KERNEL).matrix, machines.solved_in_place
+
+    def matrix(kernel, X):
+        assert not made or made[-1]() is None  # the last one is gone
+        K = whole(kernel, X)
+        made.append(ref(K))
+        return K
+
+    monkeypatch.setattr(type(KERNEL), "matrix", matrix)
+    monkeypatch.setattr(machines, "solved_in_place", lambda K, *rest: solved(K, *rest) if len(made) > 2 else None)
+    monkeypatch.setattr(arrays, "LARGE", 20)
+    assert train(KERNEL, rows, 1e-3).ridge_added > 0
+    assert len(made) == 3
+
+
+@pytest.mark.parametrize("free", [1e9, 4e9, 6e9, 8e9, 24e9, 80e9, 149e9])
+def test_what_is_called_exact_on_a_device_fits_there(free, monkeypatch):
+    monkeypatch.setattr(arrays, "available_memory", lambda device: free)
+    n = arrays.exact_rows(torch.device("cuda"))
+    for rows in range(arrays.EXACT + 1, n + 1, 97):
+        arrays.require_memory(rows, rows, arrays.matrices_to_factor(rows), torch.float64, "A machine")
+    assert n == arrays.EXACT or n >= 0.8 * (free / (3 * 8)) ** 0.5

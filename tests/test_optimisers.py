@@ -11,7 +11,7 @@ from hgk import arrays
 from hgk.architectures import inhomogeneous, isotropic, two_layers
 from hgk.machines import Rows, clipped_risk, train
 from hgk.optimisers import Algorithm1, algorithm1, annealing
-from hgk.optimisers.annealing import Block, accepts, anneal
+from hgk.optimisers.annealing import MOVE, Block, accepts, anneal, draws
 from hgk.optimisers.armijo import SLOPE, descend
 from hgk.optimisers.objective import Objective
 from hgk.progress import Progress
@@ -200,6 +200,15 @@ def test_algorithm1_anneals_N1_steps_first_and_N2_after_a_minimum_from_where_it_
         assert len(target.D2) == len(D2)
         assert not D1 & D2
     assert not torch.equal(trained[1][0][0], trained[0][0][0])  # later rounds go on from where the last ended
+
+
+def test_draws_are_made_step_by_step():
+    """So that a seed gives what it always gave, whatever the number of steps."""
+    rng = np.random.default_rng(3)
+    for place, factor, r in zip(*draws(7, 20, np.random.default_rng(3)), strict=True):
+        assert place == rng.integers(7)
+        assert factor == math.exp(MOVE * rng.standard_normal())
+        assert r == rng.random()
 
 
 def test_annealing_reaches_every_weight_and_cools(monkeypatch):

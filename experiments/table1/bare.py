@@ -30,6 +30,7 @@ import sklearn
 import torch
 
 import hgk
+from hgk.arrays import device_of
 from hgk.bench.methods import METHODS, Effort
 from hgk.bench.protocol import clipped_error, make_split
 
@@ -97,7 +98,7 @@ def smallest(X: np.ndarray) -> np.ndarray:
 
 def run_all(options: argparse.Namespace) -> None:
     begun, longest = time.monotonic(), 0.0
-    effort = Effort(threads=options.threads, device=options.device, quick=options.quick)
+    effort = Effort(threads=options.threads, device=str(device_of(options.device)), quick=options.quick)
     todo, running = pending(options), set()
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
         while True:

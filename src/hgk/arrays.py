@@ -50,14 +50,17 @@ def synchronise(device: torch.device) -> None:
 
 def recording() -> bool:
     """Whether a graph is being recorded: nothing may wait for the device then."""
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()  # without waking the driver
 
 
 def recorded(steps: Sequence[Callable[[], None]], device: torch.device) -> Callable[[], None]:
     """A function that makes every step once, side by side, by a single launch of a CUDA graph.
 
-    Every step must have been made before, so that libraries are loaded and kernels compiled.
+    Every step must have been made before, so that libraries are loaded and kernels compiled. A processor makes them one
+    after the other.
     """
+    if device.type == "cpu":
+        return lambda: _each(steps)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.device(device), torch.cuda.graph(graph, capture_error_mode="thread_local"):
         main = torch.cuda.current_stream()
@@ -69,6 +72,11 @@ def recorded(steps: Sequence[Callable[[], None]], device: torch.device) -> Calla
         for stream in streams:
             main.wait_stream(stream)
     return graph.replay
+
+
+def _each(steps: Sequence[Callable[[], None]]) -> None:
+    for step in steps:
+        step()
 
 
 def tensor(x, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -275,13 +283,27 @@ def _control_group() -> int | None:
 
 # Rows beyond which α comes from Nyström's machine: a kernel matrix in double precision and its factor are 2.4 GB here.
 EXACT = 10_000
+# Rows beyond which K is overwritten by its factor.
+LARGE = 20_000
+
+
+def in_place(n: int) -> bool:
+    """Whether K becomes its own factor."""
+    return n > LARGE
+
+
+def matrices_to_factor(n: int) -> float:
+    """How many n x n matrices an exact machine needs: K, K̃ and a factor, or K and two blocks of 4096 of its columns."""
+    return 1.4 if in_place(n) else 3.0
 
 
 def exact_rows(device: torch.device) -> int:
-    """The most rows of an exact machine; on an accelerator as many as its memory allows, at 1.3 matrices of them."""
+    """The most rows of an exact machine; on an accelerator as many as its memory allows."""
     if device.type == "cpu":
         return EXACT
-    return max(EXACT, int((available_memory(device) / (1.3 * 8)) ** 0.5))
+    free = available_memory(device)
+    few, many = (int((free / (8 * matrices_to_factor(n))) ** 0.5) for n in (LARGE, LARGE + 1))
+    return max(EXACT, many if in_place(few) else few)  # no gap: what is smaller fits, too
 
 
 @contextmanager

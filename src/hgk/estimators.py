@@ -23,6 +23,7 @@ from hgk.arrays import (
     blocks,
     device_of,
     exact_rows,
+    matrices_to_factor,
     packed,
     require_memory,
     room_for,
@@ -53,6 +54,8 @@ _log = logging.getLogger("hgk")
 
 # Where fitted models are kept, whatever device they were learned on: every machine can read them.
 AT_REST = device_of("cpu")
+# Rows predicted at a time.
+PREDICTED = 2**18
 
 
 # Rows whose leave-one-out functions make up an interval.
@@ -224,7 +227,8 @@ class _HGK(BaseEstimator):
             matrices = MATRICES * self._workers(plan)
             require_memory(n, n, matrices, torch.float64, "A fit on kernel matrices", device)
         elif n <= (most := exact_rows(device)):
-            require_memory(n, n, 3, torch.float64, "A kernel matrix and its Cholesky factor", device)
+            what = "A kernel matrix and its Cholesky factor"
+            require_memory(n, n, matrices_to_factor(n), torch.float64, what, device)
         else:
             _log.info("%d rows are more than the exact machine takes (%d); using Nyström's on centres.", n, most)
 
@@ -456,9 +460,12 @@ class _HGK(BaseEstimator):
         return self._average(features).numpy()
 
     def _average(self, features: torch.Tensor) -> torch.Tensor:
-        """The clipped averaged function. The machines are a few megabytes: they go to the device at every call."""
+        """The clipped averaged function. The machines go to the device at every call, which takes milliseconds."""
         device = device_of(self.device)
-        return average([machine.to(device) for machine in self.machines_], features.to(device), self._clip).to(AT_REST)
+        with room_for(len(features), device):
+            machines = [machine.to(device) for machine in self.machines_]
+            parts = (features[block].to(device) for block in blocks(len(features), PREDICTED))
+            return torch.cat([average(machines, part, self._clip).to(AT_REST) for part in parts])
 
     def _features(self, X) -> torch.Tensor:
         """What the machines see of a table."""
@@ -728,7 +735,7 @@ class HGKRegressor(RegressorMixin, _HGK):
         n, device = len(rows), device_of(self.device)
         some = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(n)[:JACKKNIFE]))
         bounds = []
-        with threads_for(n):
+        with threads_for(n, device), room_for(n, device):
             # one block of rows at a time: f^(-i)(x) is rows x 2000 x outputs
             for block in blocks(len(features), max(1, 2**25 // (len(some) * rows.Y.shape[1]))):
                 machines = [machine.to(device) for machine in self.machines_]

@@ -413,7 +413,7 @@ class Attempt:
 
 def _side_by_side(attempts: Sequence[Attempt]) -> list[Judged | None]:
     """The same for all attempts together, on an accelerator."""
-    if not attempts or (attempts[0].progress.cut() and not attempts[0].candidate.asked):
+    if not attempts or attempts[0].too_late:
         return [None for _ in attempts]
     for settings in zip(*(attempt.rounds for attempt in attempts), strict=True):
         runs = [a.begin(s, RecordedRun) for a, s in zip(attempts, settings, strict=True)]

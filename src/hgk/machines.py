@@ -9,15 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from hgk.arrays import blocks, require_memory, row_blocks
+from hgk.arrays import blocks, in_place, matrices_to_factor, require_memory, row_blocks
 from hgk.kernels import HierarchicalKernel
 from hgk.progress import Progress
 from hgk.solvers import Cholesky, Nystrom
 from hgk.solvers.least_squares import smallest_pivot, solved_in_place
 from hgk.solvers.nystrom import NystromState
-
-# Rows beyond which K is overwritten by its factor, and what that needs: the matrix, and a few blocks of columns.
-LARGE, ONE_MATRIX = 20_000, 1.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,12 +202,12 @@ def train(kernel: HierarchicalKernel, rows: Rows, lam: float, parts: Sequence[to
     """The least-squares machine on the rows, or the mean of those on parts of them."""
     parts = (torch.arange(len(rows)),) if parts is None else tuple(parts)
     largest = max(map(len, parts))
-    matrices = ONE_MATRIX if largest > LARGE else 3
-    require_memory(largest, largest, matrices, rows.X.dtype, "A kernel matrix and its Cholesky factor", rows.X.device)
+    what = "A kernel matrix and its Cholesky factor"
+    require_memory(largest, largest, matrices_to_factor(largest), rows.X.dtype, what, rows.X.device)
     solver, alpha, ridge = Cholesky(), torch.zeros_like(rows.Y), 0.0
     for part in parts:
         some = rows[part]
-        if len(some) > LARGE:
+        if in_place(len(some)):
             found, added = _large(kernel, some, lam)
         else:
             solved = solver.solve(solver.prepare(kernel.matrix(some.X), some.weight), some.Y, lam)
@@ -230,6 +227,7 @@ def _large(kernel: HierarchicalKernel, rows: Rows, lam: float) -> tuple[torch.Te
         if beta is not None:
             return root * beta, ridge
         ridge = max(10 * unit, 10 * ridge)
+        del K  # before there is another
     raise ValueError(
         f"A kernel matrix of {len(rows)} rows is numerically singular, and adding {ridge:.1e} to its diagonal did not "
         "help; give a larger lam."

@@ -109,7 +109,7 @@ class Chains:
         """All steps of all chains; a wish to stop is granted every fifty."""
         from hgk.fused import moves
 
-        strips = self.n2 // STRIP
+        strips, self.made = self.n2 // STRIP, 0
         sizes = self.weights, self.nodes, self.length, strips
         for i in range(self.length):
             moves.propose[(len(self.chains), strips)](
@@ -121,6 +121,7 @@ class Chains:
                 self.current, self.size, self.V, self.W, self.place, self.factor, self.uniform, self.steps,
                 self.partial, self.risk, self.accepted, i, *sizes, WIDTH=1 << (strips - 1).bit_length(),
             )  # fmt: skip
+            self.made += 1
             if i % 50 == 49 and stopped():
                 break
         return [self._moved(c) for c in range(len(self.chains))]

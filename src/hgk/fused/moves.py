@@ -41,7 +41,7 @@ def propose(
         t = tl.zeros([R], dtype=E.dtype.element_ty)
         for start in range(0, n1, B):
             cols = start + tl.arange(0, B)
-            place = rows[:, None] * n1 + cols[None, :]
+            place = rows[:, None].to(tl.int64) * n1 + cols[None, :]
             D = tl.load(X2 + column * n2 + rows)[:, None] - tl.load(X1 + column * n1 + cols)[None, :]
             more = change * D * D
             S = tl.zeros([R, B], dtype=E.dtype.element_ty)

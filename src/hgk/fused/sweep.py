@@ -248,7 +248,10 @@ class FusedSweep:
     def backward(self, dJ_dK: torch.Tensor) -> Weights:
         """∂J/∂W from ∂J/∂K (symmetric where K is), one array per layer, in float64."""
         layout, grads = self.layout, [torch.zeros_like(w) for w in self.W]
-        K, dJ_dK = self.matrix() if self.K is None else self.K, dJ_dK.contiguous()
+        if layout.oblique and not self.symmetric:
+            raise NotImplementedError("Oblique nodes on two sets of rows go through hgk.kernels.Sweep.")
+        K = self.matrix() if self.K is None else self.K
+        dJ_dK = dJ_dK.to(K).contiguous()
         edges = [self._single_sums(K, dJ_dK, grads)] if layout.plain else []
         edges += [self._maps(K, dJ_dK, grads)] if layout.oblique else []
         if not layout.flat and edges:

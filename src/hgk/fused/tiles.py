@@ -41,9 +41,9 @@ def _place(t, m, SYMMETRIC: tl.constexpr, B: tl.constexpr):
 
 @triton.jit
 def _distance(Y, Z, j, ny, nz, rows, cols):
-    """y_ja - z_jb on the tile."""
-    y = tl.load(Y + j * ny + rows)
-    z = tl.load(Z + j * nz + cols)
+    """y_ja - z_jb on the tile; columns times rows may be more than 2^31."""
+    y = tl.load(Y + j * ny.to(tl.int64) + rows)
+    z = tl.load(Z + j * nz.to(tl.int64) + cols)
     return y[:, None] - z[None, :]
 
 

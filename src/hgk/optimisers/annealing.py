@@ -18,13 +18,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 
 from hgk import fused
 from hgk.architectures import Architecture, Weights
-from hgk.arrays import row_blocks
+from hgk.arrays import available_memory, row_blocks
 from hgk.fused.chains import Chain, Chains
 from hgk.kernels import Sweep
 from hgk.nodes import Pair
@@ -53,8 +54,11 @@ def places_of(architecture: Architecture) -> list[tuple[int, tuple[int, ...]]]:
 
 
 def draws(places: int, steps: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of every step: the weight's number, e^ξ, and r."""
-    return rng.integers(places, size=steps), np.exp(MOVE * rng.standard_normal(steps)), rng.random(steps)
+    """Of every step: the weight's number, e^ξ, and r; drawn step by step, as they are used."""
+    place, factor, r = np.empty(steps, dtype=np.int64), np.empty(steps), np.empty(steps)
+    for i in range(steps):
+        place[i], factor[i], r[i] = rng.integers(places), math.exp(MOVE * rng.standard_normal()), rng.random()
+    return place, factor, r
 
 
 @dataclass(frozen=True)
@@ -87,17 +91,35 @@ class Annealing:
 
 def anneal_all(wishes: Sequence[Annealing]) -> list[Annealed]:
     """Every chain; on an accelerator those that the fused kernels take go together."""
-    together = [wish for wish in wishes if wish.fits]
     found: dict[int, Annealed] = {}
-    if together:
+    for together in loads([wish for wish in wishes if wish.fits]):
         chains = Chains([wish.chain() for wish in together], together[0].objective.clip)
-        moved = chains.run(lambda: any(wish.progress.cut() for wish in together))
+        moved = chains.run(partial(_any_cut, together))
         for wish, end in zip(together, moved, strict=True):
-            found[id(wish)] = Annealed(end.W, end.risk, end.accepted, wish.steps)
+            found[id(wish)] = Annealed(end.W, end.risk, end.accepted, min(wish.steps, chains.made))
     for wish in wishes:
         if id(wish) not in found:
             found[id(wish)] = anneal(wish.objective, wish.W, wish.steps, wish.rng, wish.progress)
     return [found[id(wish)] for wish in wishes]
+
+
+def _any_cut(wishes: Sequence[Annealing]) -> bool:
+    return any(wish.progress.cut() for wish in wishes)
+
+
+def loads(wishes: Sequence[Annealing]) -> list[list[Annealing]]:
+    """Those that anneal together: their blocks, E as it was and twice on the way, take half of the free memory."""
+    parts: list[list[Annealing]] = []
+    left = 0.0
+    for wish in wishes:
+        o = wish.objective
+        need = 3 * len(o.D2) * len(o.X1) * o.X1.dtype.itemsize
+        if not parts or need > left:
+            parts.append([])
+            left = available_memory(o.X1.device) / 2
+        parts[-1].append(wish)
+        left -= need
+    return parts
 
 
 @dataclass

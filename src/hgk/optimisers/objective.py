@@ -4,7 +4,7 @@ R(W) = (1/n2) Σ_{j∈D2} s_j L(y_j, clip(t_j)),        t = K21 α,  K21 = k_{W,
 
 ∂R/∂K21 = g αᵀ,     g_j = (s_j / n2) ∂L/∂t(y_j, t_j) where |t_j| < M, else 0
 
-L is (y - t)², or the loss of the problem. Several outputs are added.
+L is (y - t)², or the loss of the problem, whose levels lie in main memory. Several outputs are added.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from hgk.architectures import Weights
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Rows
-from hgk.problems import Problem
+from hgk.problems import MAIN, Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Objective:
         """Of every row."""
         if self.problem is None:
             return ((t.clamp(-self.clip, self.clip) - rows.Y) ** 2).sum(1)
-        return self.problem.losses(rows.Y, t).sum(1)
+        return self.problem.losses(rows.Y.to(MAIN), t.to(MAIN)).sum(1).to(t)
 
     def risk_of(self, t: torch.Tensor, rows: Rows | None = None) -> float:
         rows = self.D2 if rows is None else rows
@@ -52,6 +52,6 @@ class Objective:
         if self.problem is None:
             slopes = 2 * (t - self.D2.Y) * (t.abs() < self.clip)
         else:
-            slopes = self.problem.slopes(self.D2.Y, t)
+            slopes = self.problem.slopes(self.D2.Y.to(MAIN), t.to(MAIN)).to(t)
         g = slopes * (self.D2.weight / self.D2.weight.sum())[:, None]
         return self.risk_of(t), kernel.backward(g @ self.alpha.T, self.D2.X, self.X1)

@@ -4,7 +4,8 @@ A step is a few dozen small operations, which a device does faster than a proces
 may wait for the device: θ, its moments, λ and the number of the step live there, all batches are drawn beforehand, and
 rates lie in a table. What the steps found comes back at the checks of early stopping.
 
-A factorisation that breaks down cannot be tried again with a ridge; such a step leaves the weights and raises log λ.
+A factorisation that breaks down cannot be tried again with a ridge; such a step has no gradient (what moves the weights
+is left over from earlier ones) and raises log λ.
 """
 
 from __future__ import annotations

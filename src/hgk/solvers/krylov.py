@@ -37,6 +37,8 @@ from hgk.arrays import accelerated, recorded
 
 # Elements of the Krylov basis: many outputs and rows get fewer steps, and so fewer resolved λ.
 BASIS = 2**28
+# Vectors that a recorded basis has room for at first.
+ROOM = 128
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,7 @@ class _Recorded(_Steps):
         if self.basis.size < 2:  # the first is different, the second loads what is needed
             return super().make()
         if self.launch is None or self.basis.size == self.basis.vectors.shape[2]:
-            self.basis = _Fixed(self.basis, 128)
+            self.basis = _Fixed(self.basis, ROOM)
             self.state = _State(*(part.clone() for part in self.state))
             self.launch = recorded([self._in_place], self.state.q.device)
         self.launch()
