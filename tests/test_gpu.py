@@ -93,7 +93,10 @@ def test_products_without_the_matrix(name, columns, dtype):
 def test_backward_sweeps_are_their_plain_twins(name, dtype):
     kernel, (ours, plain), (square, plain_square) = twins(name, dtype)
     G = torch.from_numpy(np.random.default_rng(0).standard_normal((ours.shape[0],) * 2)).to(DEVICE, dtype)
-    for mine, theirs in zip(square.backward(G + G.T), plain_square.backward((G + G.T).double()), strict=True):
+    # single precision: a diagonal as dominant as that of leave-one-out gradients, which adds nothing (in double
+    # precision it is the twin that would be the less exact one)
+    G = G + G.T + (1e4 if dtype == torch.float32 else 0.0) * torch.eye(len(G), dtype=dtype, device=DEVICE)
+    for mine, theirs in zip(square.backward(G), plain_square.backward(G.double()), strict=True):
         assert_close(mine.cpu(), theirs, dtype, factor=20)  # sums of both signs
     if not kernel.architecture.oblique:
         G = torch.from_numpy(np.random.default_rng(0).standard_normal(ours.shape)).to(DEVICE, dtype)
