@@ -187,6 +187,18 @@ def test_thresholds_keep_the_false_alarm_rate(loss):
     assert thresholds == sorted(thresholds, reverse=True)
 
 
+def test_a_budget_that_is_used_up_leaves_one_lam_and_is_said():
+    X, y, X_new, y_new = cancer()
+    model = HGKClassifier(loss="logistic", random_state=0, time_budget=1e-3).fit(X, y)
+    said = [event for event in model.history_ if event["stage"] in ("loss", "loss grid")]
+    assert len(said) == 1
+    if said[0]["stage"] == "loss":
+        assert said[0]["cut"]
+        assert said[0]["lams"] == 1
+    assert model.lam_ == pytest.approx(0.1)  # the largest
+    assert model.score(X_new, y_new) > 0.8
+
+
 def test_a_gap_that_is_left_is_said(monkeypatch):
     X, y, *_ = cancer(6)
     monkeypatch.setattr(problems, "solver_for", lambda loss, tol=None: BoxDual(1e-9, rounds=1, tries=1))

@@ -162,6 +162,57 @@ def test_a_path_goes_on_where_a_rare_class_is_still_ignored():
     assert not len(through.left(1))
 
 
+class Late(Progress):
+    """Time is up after so many λ (each asks once before it is solved, the first is not refused)."""
+
+    def __init__(self, asked):
+        super().__init__()
+        self.asked = asked
+
+    def cut(self, when=True):
+        self.asked -= 1
+        return when and self.asked < 0
+
+
+@each_problem
+def test_time_that_is_up_ends_a_path_after_at_least_one_lam(problem):
+    rows = rows_for(problem)
+    state, lams = Folds.of(problem, [(KERNEL, 1.0)], rows, folds_of(len(rows))), lam_grid(rows.size, 8)
+    whole = state.path(0, lams, complete=True)
+    assert (whole.solved, whole.cut) == (8, False)
+    for asked, solved in ((0, 1), (3, 3)):
+        path = state.path(0, lams, complete=True, progress=Late(asked))
+        assert (path.solved, path.cut) == (solved, True)
+        assert torch.allclose(path.risks[:solved], whole.risks[:solved])
+        assert path.risks[solved:].isinf().all()
+
+
+def test_time_that_is_up_is_said_and_leaves_an_unfinished_fold_out():
+    problem, rows = PROBLEMS["logistic"], rows_for(PROBLEMS["logistic"])
+    state, lams = Folds.of(problem, [(KERNEL, 1.0)], rows, folds_of(len(rows))), lam_grid(rows.size, 8)
+    single = state.path(0, lams)
+    for asked, solved in ((0, 1), (single.solved + 3, single.solved)):  # in the first fold, in the second
+        late = Late(asked)
+        choice, starts = choose_lams({0: state, 1: state, 2: state}, lams, late)
+        (event,) = late.history
+        assert (event["stage"], event["folds"], event["lams"], event["cut"]) == ("loss", 1, solved, True)
+        assert list(starts) == [0]
+        best = int(single.risks[:solved].sum(1).argmin())
+        assert choice.lams == (float(lams[best]),) * 3
+    unhurried = Progress()
+    choose_lams({0: state, 1: state}, lams, unhurried)
+    assert (unhurried.history[0]["folds"], unhurried.history[0]["cut"]) == (2, False)
+
+
+def test_time_that_is_up_leaves_a_width_of_the_grid():
+    problem, rows = Problem(Hinge()), rows_for(PROBLEMS["hinge"])
+    fold_of, lams, progress = folds_of(60, 3), np.array([1e-1, 1e-2, 1e-3]), Progress()
+    progress.deadline = float("-inf")
+    grid = search_with(problem, KERNEL, rows, fold_of, lams, 1.0, progress=progress)
+    assert grid.risks.isfinite().any(2).sum() == 1  # one width, one λ
+    assert grid.choice.lams == (0.1,) * 3
+
+
 @each_problem
 def test_fold_machines_are_refits_and_their_mean_predicts(problem):
     rows, fold_of = rows_for(problem), folds_of(60)
