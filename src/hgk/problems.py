@@ -251,9 +251,7 @@ class Folds:
         alpha, gap = self.problem.solve(K, self.T[part], self.weight[part], choice.lams, FINE, first)
         return torch.zeros_like(self.T).index_copy(0, part, alpha), gap
 
-    def path(
-        self, fold: int, lams: np.ndarray, complete: bool = False, progress: Progress | None = None
-    ) -> Path:
+    def path(self, fold: int, lams: np.ndarray, complete: bool = False, progress: Progress | None = None) -> Path:
         """Held-out risks from the largest λ down; infinite where a column was through before, or where time was up.
 
         A machine on some of many rows has the same c = nλ.
