@@ -1,8 +1,10 @@
 """Estimators with other losses: what they solve, what they promise, what they refuse."""
 
+import copy
 import functools
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +16,11 @@ from sklearn.metrics import log_loss
 
 import hgk
 from hgk import HGKClassifier, HGKQuantileRegressor, HGKRegressor, arrays, problems
+from hgk.calibration import Calibration
 from hgk.explain import contributions, influence
 from hgk.losses import BoxLoss, EpsilonInsensitive, Hinge, LeastSquares, Logistic, Loss, Pinball
 from hgk.machines import weighted_quantile
+from hgk.progress import Progress
 from hgk.solvers import BoxDual
 
 LEVELS = [0.1, 0.5, 0.9]
@@ -187,11 +191,78 @@ def test_thresholds_keep_the_false_alarm_rate(loss):
     assert thresholds == sorted(thresholds, reverse=True)
 
 
+def test_a_budget_that_is_used_up_leaves_one_lam_and_is_said():
+    X, y, X_new, y_new = cancer()
+    model = HGKClassifier(loss="logistic", random_state=0, time_budget=1e-3).fit(X, y)
+    said = [event for event in model.history_ if event["stage"] in ("loss", "loss grid")]
+    assert len(said) == 1
+    if said[0]["stage"] == "loss":
+        assert said[0]["cut"]
+        assert said[0]["lams"] == 1
+    assert model.lam_ == pytest.approx(0.1)  # the largest
+    assert model.score(X_new, y_new) > 0.8
+
+
 def test_a_gap_that_is_left_is_said(monkeypatch):
     X, y, *_ = cancer(6)
     monkeypatch.setattr(problems, "solver_for", lambda loss, tol=None: BoxDual(1e-9, rounds=1, tries=1))
     with pytest.warns(UserWarning, match="a duality gap of .* more than was wanted"):
         HGKClassifier("plain", loss="hinge", lam=1e-7, random_state=0).fit(X, y)
+
+
+def kept_aside(model, mask):
+    """As if the kernel had been learned on the other rows; a copy."""
+    model = copy.copy(model)
+    model.machines_ = [replace(machine, aside=torch.from_numpy(mask)) for machine in model.machines_]
+    model._kept = {}
+    return model
+
+
+def test_thresholds_and_probabilities_are_of_rows_kept_aside_and_of_their_weights():
+    X, y, X_new, _ = cancer()
+    weight = np.random.default_rng(0).integers(1, 4, len(y)).astype(float)
+    model = HGKClassifier("plain", loss="hinge", lam=1e-3, random_state=0).fit(X, y, weight)
+    mask = np.arange(len(model._rows)) % 2 == 0
+    t, Y, s = model._loo_of_rows().numpy(), model._rows.Y.numpy(), model._rows.weight.numpy()
+    half = kept_aside(model, mask)
+    for one, rows in ((model, mask | True), (half, mask)):
+        first = rows & (Y[:, 0] < 0)
+        scaled = torch.from_numpy(s[first] * (s[first].sum() / (s[first] ** 2).sum()))  # Kish's number of rows
+        by_hand = weighted_quantile(torch.from_numpy(t[first, 0]), scaled, 0.8)
+        assert one.threshold_for(0.2) == float(by_hand)
+        found = Calibration.of(t[rows], Y[rows], s[rows])
+        assert one.predict_proba(X_new) == pytest.approx(found.probabilities(one._predict_columns(X_new)))
+    assert (half.predict_proba(X_new) != model.predict_proba(X_new)).all()
+    at = model.decision_function(X_new)[5]
+    assert model.predict(X_new, threshold=at)[5] == 0  # above, not at
+    assert model.predict(X_new, threshold=np.nextafter(at, -np.inf))[5] == 1
+
+
+def test_offsets_are_of_rows_kept_aside():
+    model, _ = quantile_model()
+    mask = np.arange(len(model._rows)) % 3 > 0
+    half = kept_aside(model, mask)
+    half._store(half._rows, half.X_fit_, Progress())
+    residuals = (model._rows.Y - model._loo_of_rows()).numpy()[mask]
+    assert half._offsets == pytest.approx(np.quantile(residuals, LEVELS, axis=0, method="inverted_cdf").diagonal())
+    assert (half._offsets != model._offsets).any()
+
+
+def test_balanced_classes_have_the_same_sum_of_sample_weights():
+    X, y, *_ = cancer(6)
+    weight = np.random.default_rng(0).integers(1, 4, len(y)).astype(float)
+    model = HGKClassifier("plain", loss="hinge", lam=1e-2, class_weight="balanced", random_state=0).fit(X, y, weight)
+    total = [float(model._rows.weight[model._rows.Y[:, 0] == sign].sum()) for sign in (-1, 1)]
+    assert total == pytest.approx([weight.sum() / 2] * 2)
+
+
+def test_expectiles_increase_with_their_level():
+    X, y, X_new, _ = diabetes()
+    low, high = (
+        HGKRegressor("plain", loss="expectile", tau=tau, lam=1e-3, random_state=0).fit(X, y).predict(X_new)
+        for tau in (0.1, 0.9)
+    )
+    assert (low < high).mean() > 0.95
 
 
 # --------------------------------------------------------------------------------- files, reasons, pages

@@ -10,6 +10,7 @@ from sklearn.svm import LinearSVC
 from cases import ARCHITECTURES, LOSSES, random_kernel, random_rows
 from hgk.losses import BoxLoss, EpsilonInsensitive, Expectile, Hinge, LeastSquares, Logistic, Pinball, SquaredHinge
 from hgk.solvers import BoxDual, Cholesky, Newton, Solution, Status
+from hgk.solvers import newton as newton_module
 from hgk.solvers.box import _Box
 
 each_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
@@ -135,6 +136,78 @@ def test_columns_are_solved_as_if_alone(loss):
     assert len(together.stats["gaps"]) == 3
     for k in range(3):
         torch.testing.assert_close(together.alpha[:, [k]], solver.solve(state, Y[:, [k]], 1e-2, loss).alpha)
+
+
+SMOOTH = {name: loss for name, loss in LOSSES.items() if not isinstance(loss, BoxLoss)}
+each_smooth = pytest.mark.parametrize("loss", SMOOTH.values(), ids=SMOOTH.keys())
+
+
+@pytest.mark.parametrize("lam", [1e-1, 1e-3])
+@each_smooth
+def test_conjugate_gradients_and_factorisations_find_the_same(loss, lam, monkeypatch):
+    K, Y, s = problem(loss, outputs=3, weighted=True)
+    state = Newton(1e-9).prepare(K, s)
+    factored = Newton(1e-9).solve(state, Y, lam, loss)
+    assert factored.stats["iterations"] == 0  # few rows
+    monkeypatch.setattr(newton_module, "WORTH", (1e-9, 0.0))
+    found = Newton(1e-9).solve(state, Y, lam, loss)
+    assert found.status is Status.SOLVED
+    assert found.stats["iterations"] > 0
+    assert found.stats["factors"] == 0
+    torch.testing.assert_close(K @ found.alpha, K @ factored.alpha, rtol=0, atol=1e-4)
+    for k, gap in enumerate(found.stats["gaps"]):  # the certificate is of α and of K in double precision
+        alpha, y = found.alpha[:, k], Y[:, k]
+        P = primal(loss, K, y, s, lam, alpha)
+        low, high = loss.domain(y)
+        u = torch.minimum(torch.maximum(-alpha * 2 * lam * s.sum() / s, low), high)
+        D = float(-lam * alpha @ K @ alpha - (s / s.sum()) @ loss.conjugate(y, u))
+        assert gap == pytest.approx((P - D) / P, abs=1e-12)
+
+
+@each_smooth
+def test_what_is_too_stiff_for_single_precision_is_factored(loss, monkeypatch):
+    """A wide kernel, every row twice, down to λ = 1e-9; conjugate gradients are given few steps, or very many."""
+    X = random_rows(30).X.repeat(2, 1)
+    K, Y = random_kernel(ARCHITECTURES["depth 2, balanced"], gamma=5.0).matrix(X), problem(loss, 60, outputs=2)[1]
+    solver = Newton(1e-6)
+    state, factors = solver.prepare(K), 0
+    for worth in ((0.5, 0.0), (0.1, 0.0)):
+        monkeypatch.setattr(newton_module, "WORTH", worth)
+        for lam in (1e-3, 1e-6, 1e-9):
+            found = solver.solve(state, Y, lam, loss)
+            assert found.status is Status.SOLVED, (lam, found.stats)
+            factors += found.stats["factors"]
+    assert factors > 0
+
+
+def test_many_rows_and_columns_need_no_factor_and_leave_one_by_one():
+    rows = random_rows(700, outputs=6)
+    Y = (rows.Y - rows.Y.mean(0)).sign()
+    Y[:, 0] = 1.0  # soon through
+    K = KERNEL.matrix(rows.X)
+    found = Newton(1e-7).solve(Newton().prepare(K), Y, 1e-3, Logistic())
+    assert found.status is Status.SOLVED
+    assert found.stats["factors"] == 0
+    alone = [Newton(1e-7).solve(Newton().prepare(K), Y[:, [k]], 1e-3, Logistic()) for k in range(6)]
+    for k, one in enumerate(alone):
+        torch.testing.assert_close(K @ found.alpha[:, [k]], K @ one.alpha, rtol=0, atol=1e-3)
+    assert found.stats["iterations"] == sum(one.stats["iterations"] for one in alone)
+
+
+def test_conjugate_gradients_keep_to_their_goal_and_their_steps():
+    K, _, _ = problem(Hinge(), 80)
+    rng = torch.Generator().manual_seed(0)
+    root, right = torch.rand(2, 80, 4, generator=rng, dtype=torch.float64)
+    right[:, 1] = 0
+    goal, most = torch.tensor([1e-4, 1e-4, 1e-12, 1e-12]).double(), torch.tensor([100, 100, 100, 2])
+    w, steps = newton_module.conjugate_gradients(K, root, right, goal, most)
+    left = ((right - w - root * (K @ (root * w))) ** 2).sum(0)
+    assert bool((left[:3] <= goal[:3] * (1 + 1e-6)).all())
+    assert float(left[3]) > 1e-12
+    assert steps[1] == 0
+    assert steps[3] == 2
+    assert steps[0] < steps[2]
+    assert bool((w[:, 1] == 0).all())
 
 
 def rows_of_a_factor(n=150):

@@ -15,6 +15,7 @@ from hgk.problems import (
     Choice,
     Folds,
     LossGrid,
+    OfLoss,
     Problem,
     Through,
     best_lams,
@@ -22,6 +23,7 @@ from hgk.problems import (
     held_out_average,
     pairs_of,
     train_on_folds,
+    train_part,
     votes,
 )
 from hgk.progress import Progress
@@ -162,6 +164,57 @@ def test_a_path_goes_on_where_a_rare_class_is_still_ignored():
     assert not len(through.left(1))
 
 
+class Late(Progress):
+    """Time is up after so many λ (each asks once before it is solved, the first is not refused)."""
+
+    def __init__(self, asked):
+        super().__init__()
+        self.asked = asked
+
+    def cut(self, when=True):
+        self.asked -= 1
+        return when and self.asked < 0
+
+
+@each_problem
+def test_time_that_is_up_ends_a_path_after_at_least_one_lam(problem):
+    rows = rows_for(problem)
+    state, lams = Folds.of(problem, [(KERNEL, 1.0)], rows, folds_of(len(rows))), lam_grid(rows.size, 8)
+    whole = state.path(0, lams, complete=True)
+    assert (whole.solved, whole.cut) == (8, False)
+    for asked, solved in ((0, 1), (3, 3)):
+        path = state.path(0, lams, complete=True, progress=Late(asked))
+        assert (path.solved, path.cut) == (solved, True)
+        assert torch.allclose(path.risks[:solved], whole.risks[:solved])
+        assert path.risks[solved:].isinf().all()
+
+
+def test_time_that_is_up_is_said_and_leaves_an_unfinished_fold_out():
+    problem, rows = PROBLEMS["logistic"], rows_for(PROBLEMS["logistic"])
+    state, lams = Folds.of(problem, [(KERNEL, 1.0)], rows, folds_of(len(rows))), lam_grid(rows.size, 8)
+    single = state.path(0, lams)
+    for asked, solved in ((0, 1), (single.solved + 3, single.solved)):  # in the first fold, in the second
+        late = Late(asked)
+        choice, starts = choose_lams({0: state, 1: state, 2: state}, lams, late)
+        (event,) = late.history
+        assert (event["stage"], event["folds"], event["lams"], event["cut"]) == ("loss", 1, solved, True)
+        assert list(starts) == [0]
+        best = int(single.risks[:solved].sum(1).argmin())
+        assert choice.lams == (float(lams[best]),) * 3
+    unhurried = Progress()
+    choose_lams({0: state, 1: state}, lams, unhurried)
+    assert (unhurried.history[0]["folds"], unhurried.history[0]["cut"]) == (2, False)
+
+
+def test_time_that_is_up_leaves_a_width_of_the_grid():
+    problem, rows = Problem(Hinge()), rows_for(PROBLEMS["hinge"])
+    fold_of, lams, progress = folds_of(60, 3), np.array([1e-1, 1e-2, 1e-3]), Progress()
+    progress.deadline = float("-inf")
+    grid = search_with(problem, KERNEL, rows, fold_of, lams, 1.0, progress=progress)
+    assert grid.risks.isfinite().any(2).sum() == 1  # one width, one λ
+    assert grid.choice.lams == (0.1,) * 3
+
+
 @each_problem
 def test_fold_machines_are_refits_and_their_mean_predicts(problem):
     rows, fold_of = rows_for(problem), folds_of(60)
@@ -265,3 +318,92 @@ def test_the_papers_protocol_holds_every_row_out_once():
         assert torch.equal(machine.held_out.isfinite().all(1), torch.from_numpy(task.fold_of == fold))
         assert (machine.alpha[task.fold_of == fold] == 0).all()
     assert held_out_average(machines).isfinite().all()
+
+
+# ------------------------------------------------------------------------------------ seen by planted errors
+
+
+def test_risks_with_integer_weights_are_those_of_repeated_rows():
+    for problem in PROBLEMS.values():
+        rows = rows_for(problem)
+        T, t = problem.labels(rows.Y), torch.from_numpy(np.random.default_rng(2).uniform(-2, 2, (60, 3)))
+        repeat = torch.repeat_interleave(torch.arange(60), rows.weight.long())
+        expected = problem.risks(T[repeat], t[repeat], torch.ones(len(repeat), dtype=torch.float64))
+        assert torch.allclose(problem.risks(T, t, rows.weight), expected)
+
+
+def test_predictions_are_clipped_before_a_risk():
+    far = torch.full((1, 1), 5.0, dtype=torch.float64)
+    assert float(Problem(Hinge()).losses(-torch.ones(1, 1).double(), far)) == 2.0
+    assert float(Problem(Pinball(0.5)).losses(torch.zeros(1, 1).double(), far)) == 0.5
+
+
+def test_a_path_on_some_of_many_rows_has_the_same_c(monkeypatch):
+    problem, rows = PROBLEMS["logistic"], rows_for(PROBLEMS["logistic"])
+    monkeypatch.setattr("hgk.problems.SOME", 20)
+    state, lams = Folds.of(problem, [(KERNEL, 1.0)], rows, folds_of(60)), np.array([1e-1, 1e-3])
+    path = state.path(0, lams, complete=True)
+    some = path.alphas[0].any(1).nonzero()[:, 0]
+    assert len(some) == 20
+    assert not np.isin(some, state.held_out(0)).any()
+    s = rows.weight
+    for i, lam in enumerate(lams):
+        c = float(s[state.part(0)].sum()) * lam
+        alpha, _ = problem.solve(state.K[some][:, some], state.T[some], s[some], c / float(s[some].sum()), 1e-8)
+        out = state.held_out(0)
+        risks = problem.risks(state.T[out], state.K[out][:, some] @ alpha, s[out])
+        assert torch.allclose(path.risks[i], risks, rtol=2e-2)
+
+
+def test_folds_count_by_their_weight():
+    """In the choice of λ and in the grid: one fold of many rows, one of few."""
+    problem, rows = Problem(Pinball(0.5)), rows_for(PROBLEMS["levels"])
+    fold_of, lams = np.where(np.arange(60) < 45, 0, 1), np.array([1e-1, 1e-3])
+    state, progress = Folds.of(problem, [(KERNEL, 1.0)], rows, fold_of), Progress()
+    sizes = [float(rows.weight[fold_of == b].sum()) for b in (0, 1)]
+    choose_lams({0: state, 1: state}, lams, progress)
+    whole = sum(w * state.path(b, lams, complete=True).risks for b, w in enumerate(sizes)) / sum(sizes)
+    assert progress.history[0]["risk"] == pytest.approx(float(whole.min()), rel=1e-9)
+    grid = search_with(problem, KERNEL, rows, fold_of, lams, 1.0, complete=True)
+    for i in (0, 5):
+        K = KERNEL.with_gamma(float(grid.gammas[i])).matrix(rows.X)
+        cell = Folds(problem, K, state.T, rows.weight, torch.from_numpy(fold_of))
+        expected = sum(w * cell.path(b, lams, complete=True).risks for b, w in enumerate(sizes)) / sum(sizes)
+        assert torch.allclose(grid.risks[i], expected, rtol=2e-2)
+
+
+def test_a_value_of_zero_is_a_vote_for_the_second_class():
+    assert votes(torch.zeros(1, 1), 2).tolist() == [[0.0, 1.0]]
+
+
+def test_the_mean_of_lams_is_geometric():
+    assert Choice(1.0, (1e-1, 1e-3), 0.0).lam == pytest.approx(1e-2)
+
+
+def test_the_gap_of_a_machine_is_the_largest_of_its_folds():
+    progress, problem = Progress(), PROBLEMS["logistic"]
+    choice = Choice(1.0, (1e-2,) * 3, 0.0)
+    (machine,) = train_on_folds([(KERNEL, 1.0)], problem, rows_for(problem), folds_of(60), choice, progress)
+    gaps = [event["gap"] for event in progress.history if event["stage"] == "machine"]
+    assert len(gaps) == 5
+    assert machine.gap == max(gaps) > gaps[-1]
+
+
+def test_held_out_values_are_averaged_by_shares_where_they_are_known():
+    held_out = torch.tensor([[[1.0], [1.0], [torch.nan]], [[4.0], [torch.nan], [torch.nan]]]).double()
+    X, alpha = torch.zeros(3, KERNEL.architecture.d, dtype=torch.float64), torch.zeros(3, 1, dtype=torch.float64)
+    machines = [OfLoss(KERNEL, 1.0, X, alpha, share=w, held_out=t) for w, t in zip((1.0, 2.0), held_out, strict=True)]
+    expected = torch.tensor([3.0, 1.0, torch.nan]).double()
+    assert torch.allclose(held_out_average(machines)[:, 0], expected, equal_nan=True)
+
+
+@each_problem
+def test_a_machine_on_a_part_is_the_solution_there_and_predicts_the_rest(problem):
+    rows, part, out = rows_for(problem), torch.arange(0, 60, 2), torch.arange(1, 60, 4)
+    choice = Choice(1.0, (1e-2,) * 3, 0.0)
+    machine = train_part(KERNEL, problem, rows, choice, part, out)
+    T = problem.labels(rows.Y)
+    alpha, _ = problem.solve(KERNEL.matrix(rows.X[part]), T[part], rows.weight[part], choice.lams, 1e-8)
+    assert torch.allclose(machine.held_out[out], KERNEL.matrix(rows.X[out], rows.X[part]) @ alpha, atol=2e-2)
+    assert machine.held_out.isfinite().all(1).sum() == len(out)
+    assert torch.allclose(machine(rows.X), KERNEL.matrix(rows.X, rows.X[part]) @ alpha, atol=2e-2)

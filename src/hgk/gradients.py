@@ -195,6 +195,8 @@ class LeaveOneOutGradients(Plan):
         trials, judges = self._trials(task, effort, judges, rng, progress, workers)
         chosen = choose(trials, task, judges, progress)
         seconds = None if self.budget is None else self.budget - (time.monotonic() - begun)
+        if seconds is not None and wanted.problem is not None:
+            progress.deadline = time.monotonic() + 0.5 * seconds  # for the path over λ; the rest is for the machines
         return self._train(chosen, wanted, list(judges), rng, progress, seconds)
 
     def _held_out_folds(self, task: Task) -> list[int]:

@@ -11,7 +11,8 @@ and has a machine for every column, on the rows with a part in it. λ is chosen 
     R_j(λ) = (1/n_j) Σ s_i L(T_ij, clip(f_λ^(-fold of i)(x_i)_j)),
 
 the same λ for all columns (of classes), or one for each (of levels). For every fold it goes from the largest λ down,
-each machine from the one before, until the risk rises or stays as it is. The machine in the end is the mean of those
+each machine from the one before, until the risk rises or stays as it is, or until the time is used up (at least one λ
+is solved). The machine in the end is the mean of those
 trained without one fold each; their predictions of the rows they have not seen are kept, since what is said about the
 machine (probabilities, thresholds, errors) must come from these: leave-one-out is exact for least squares alone. Where
 kernels were learned without some folds, these folds choose λ and speak for the machine: the others have shaped the
@@ -250,8 +251,8 @@ class Folds:
         alpha, gap = self.problem.solve(K, self.T[part], self.weight[part], choice.lams, FINE, first)
         return torch.zeros_like(self.T).index_copy(0, part, alpha), gap
 
-    def path(self, fold: int, lams: np.ndarray, complete: bool = False) -> Path:
-        """Held-out risks from the largest λ down; infinite where a column was through before.
+    def path(self, fold: int, lams: np.ndarray, complete: bool = False, progress: Progress | None = None) -> Path:
+        """Held-out risks from the largest λ down; infinite where a column was through before, or where time was up.
 
         A machine on some of many rows has the same c = nλ.
         """
@@ -264,24 +265,31 @@ class Folds:
         risks = torch.full((len(lams), T.shape[1]), torch.inf, dtype=torch.float64)
         alphas = torch.zeros(len(lams), len(self.T), T.shape[1], dtype=torch.float32)  # to start from
         through, alpha = Through(problem, self.T[out], self.weight[out]), torch.zeros_like(T)
-        for i in np.argsort(-lams):
+        for step, i in enumerate(np.argsort(-lams)):
+            if progress is not None and progress.cut(when=step > 0):
+                return Path(risks, alphas, step, cut=True)
             some = torch.arange(T.shape[1]) if complete else through.left(T.shape[1])
             if not len(some):
-                break
+                return Path(risks, alphas, step)
             mine = replace(problem, loss=problem.loss.columns(some.tolist()))
             alpha[:, some], _ = mine.solve(K, T[:, some], s, float(lams[i]) * larger, ROUGH, alpha[:, some])
             risks[i, some] = mine.risks(self.T[out][:, some], K_out @ alpha[:, some], self.weight[out])
             alphas[i, part] = alpha.float()
             through.see(risks[i])
-        return Path(risks, alphas)
+        return Path(risks, alphas, len(lams))
 
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """Risks, λ × columns, and the coefficients that were found on the way, λ × rows × columns."""
+    """Risks, λ × columns, the coefficients that were found on the way, λ × rows × columns, and how many λ were solved.
+
+    ``cut`` says that smaller λ were left out for want of time.
+    """
 
     risks: torch.Tensor
     alphas: torch.Tensor
+    solved: int
+    cut: bool = False
 
     def at(self, numbers: torch.Tensor) -> torch.Tensor:
         """The coefficients of all rows at each column's λ."""
@@ -386,7 +394,7 @@ def loss_search(
     """Held-out risks over a (λ, γ) grid, for the γ-free exponent ``S``; rows with ``fold_of = -1`` are never held out.
 
     Unless ``complete``, a width is left after a fold on which it is worse than the best one by a quarter. A wish to
-    stop is granted between widths.
+    stop is granted as soon as a width is through; until then it shortens the paths, so that few λ remain.
     """
     rows = rows.to(MAIN)
     T, folds = problem.labels(rows.Y), range(int(fold_of.max()) + 1)
@@ -398,10 +406,11 @@ def loss_search(
         K = torch.exp(S * -(float(gammas[i]) ** -2)).to(MAIN)
         state, total = Folds(problem, K, T, rows.weight, torch.from_numpy(fold_of)), torch.zeros_like(risks[i])
         for b in folds:
-            own = state.path(b, lams, complete).risks
+            own = state.path(b, lams, complete, progress).risks
             mine = best_lams(problem, own)[1]
             total = total + torch.where(shares[b] > 0, shares[b] * own, 0.0)
-            if not complete and mine > 1.25 * best[b]:
+            late = progress is not None and progress.cut(when=bool(risks.isfinite().any()))
+            if late or (not complete and mine > 1.25 * best[b]):
                 break
             best[b] = min(best[b], mine)
         else:
@@ -478,14 +487,19 @@ def choose_lams(
         return Choice(float("nan"), (float(lams[0]),) * columns, float("nan")), {}
     paths: dict[int, Path] = {}
     for fold, state in states.items():
-        paths[fold] = state.path(fold, lams)
+        path = state.path(fold, lams, progress=progress)
+        if path.cut and paths:  # others have come further, and an end that time has set says nothing about λ
+            break
+        paths[fold] = path
         if progress.cut():
             break
     sizes = torch.tensor([float(states[fold].weight[states[fold].held_out(fold)].sum()) for fold in paths])
     risks = torch.stack([path.risks * size for path, size in zip(paths.values(), sizes, strict=True)]).sum(0)
     at, risk = best_lams(next(iter(states.values())).problem, risks / sizes.sum())
     choice = Choice(float("nan"), tuple(float(lams[j]) for j in at), risk)
-    progress.report(stage="loss", risk=risk, lam=choice.lam, folds=len(paths))
+    solved = max(path.solved for path in paths.values())
+    cut = len(paths) < len(states) or any(path.cut for path in paths.values())
+    progress.report(stage="loss", risk=risk, lam=choice.lam, folds=len(paths), lams=solved, cut=cut)
     return choice, {fold: path.at(at) for fold, path in paths.items()}
 
 

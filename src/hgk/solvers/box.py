@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import torch
 
 from hgk.losses import BoxLoss, Loss
-from hgk.solvers.convex import Column, ConvexSolver, Found, product, relative
+from hgk.solvers.convex import Column, ConvexSolver, ConvexState, Found, product, relative
 from hgk.solvers.least_squares import cholesky
 
 # Steps of descent per coordinate before a Newton step is tried. 3000 rows of magic, hinge, λ = 1e-7, relative gap 1e-5,
@@ -115,6 +115,16 @@ class BoxDual(ConvexSolver):
         if not isinstance(loss, BoxLoss):
             raise TypeError(f"BoxDual was given {type(loss).__name__}, which is smooth; use Newton, which takes such.")
 
+    def _found(
+        self, state: ConvexState, labels: torch.Tensor, lam: float, loss: Loss, alpha: torch.Tensor
+    ) -> list[Found]:
+        """One after the other: their working sets have little in common."""
+        columns = (
+            Column(state.K, labels[:, k].contiguous(), state.weight, lam, loss.column(k))
+            for k in range(labels.shape[1])
+        )
+        return [self._column(column, alpha[:, k].clone()) for k, column in enumerate(columns)]
+
     def _column(self, column: Column, alpha: torch.Tensor) -> Found:
         K, y, C = column.K, column.y, column.C
         low, high = column.loss.domain(y)
@@ -123,7 +133,7 @@ class BoxDual(ConvexSolver):
         counts = {"rounds": 0, "steps": 0, "newton": 0}
         t, fresh = product(K, box.a), True
         while True:
-            gap, primal = column.gap(box.a, t)
+            gap, primal = map(float, column.gap(box.a, t))
             reached = gap <= self.tol * primal
             if (reached and fresh) or counts["rounds"] == self.rounds:
                 break
@@ -141,9 +151,8 @@ class BoxDual(ConvexSolver):
             box.a[A] = work.a
             t, fresh = (work.G + y if len(A) == len(y) else t + product(K, change)), False
             counts["rounds"] += 1
-        if not fresh:
-            gap, primal = column.gap(box.a, product(K, box.a))
-        return Found(box.a, relative(gap, primal), counts)
+        t = t if fresh else product(K, box.a)
+        return Found(box.a, float(relative(*column.gap(box.a, t))), counts)
 
     def _working_set(self, column: Column, box: _Box, t: torch.Tensor, goal: float) -> torch.Tensor:
         """Free coordinates, and those that hold more than a tenth of the goal's share; all, where that is most."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -37,10 +38,15 @@ class ConvexState:
     def n(self) -> float:
         return float(self.weight.sum())
 
+    @cached_property
+    def single(self) -> torch.Tensor:
+        """K in single precision, for directions; certificates are of K itself."""
+        return self.K.float()
+
 
 @dataclass(frozen=True)
 class Column:
-    """One output: the problem that a solver sees."""
+    """One output: the problem that a solver sees. Or several, y (n, k) and weight (n, 1), with values for each."""
 
     K: torch.Tensor
     y: torch.Tensor
@@ -52,13 +58,13 @@ class Column:
     def C(self) -> torch.Tensor:
         return self.weight / (2 * self.lam * self.weight.sum())
 
-    def gap(self, alpha: torch.Tensor, t: torch.Tensor) -> tuple[float, float]:
+    def gap(self, alpha: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """P - D and P at α, with t = Kα."""
         low, high = self.loss.domain(self.y)
         u = torch.minimum(torch.maximum(-alpha / self.C, low), high)  # α is in the box but for rounding
         share = self.weight / self.weight.sum()
-        primal = self.lam * float(alpha @ t) + float(share @ self.loss.value(self.y, t))
-        return float(share @ self.loss.young(self.y, t, u).clamp_min(0)), primal
+        primal = self.lam * (alpha * t).sum(0) + (share * self.loss.value(self.y, t)).sum(0)
+        return (share * self.loss.young(self.y, t, u).clamp_min(0)).sum(0), primal
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class Found:
 
 
 class ConvexSolver(ABC):
-    """prepare(K) once, solve(state, Y, lam, loss) many times; a subclass solves one column."""
+    """prepare(K) once, solve(state, Y, lam, loss) many times; a subclass finds the coefficients."""
 
     tol: float
 
@@ -109,14 +115,7 @@ class ConvexSolver(ABC):
             raise ValueError(f"lam={lam} was given; this loss needs a finite regularisation > 0 (try 1e-3).")
         labels = Y.to(state.K)
         first = torch.zeros_like(labels) if start is None else start.alpha.to(state.K)
-        found = [
-            self._column(
-                Column(state.K, labels[:, k].contiguous(), state.weight, float(lam), loss.column(k)),
-                first[:, k].clone(),
-            )
-            for k in range(labels.shape[1])
-        ]
-        return self._solution(found, Y)
+        return self._solution(self._found(state, labels, float(lam), loss, first), Y)
 
     def path(self, state: ConvexState, Y: torch.Tensor, lams: Sequence[float], loss: Loss) -> list[Solution]:
         """The machines at all ``lams``, in their order; solved from the largest λ down, each from the one before.
@@ -143,7 +142,10 @@ class ConvexSolver(ABC):
         """Raise TypeError for a loss that this solver cannot solve, naming the one that can."""
 
     @abstractmethod
-    def _column(self, column: Column, alpha: torch.Tensor) -> Found: ...
+    def _found(
+        self, state: ConvexState, labels: torch.Tensor, lam: float, loss: Loss, alpha: torch.Tensor
+    ) -> list[Found]:
+        """One for each column, from the start α."""
 
 
 def product(K: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
@@ -152,6 +154,6 @@ def product(K: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
     return K[some].T @ alpha[some] if len(some) < len(alpha) / 3 else K @ alpha
 
 
-def relative(gap: float, primal: float) -> float:
+def relative(gap: torch.Tensor, primal: torch.Tensor) -> torch.Tensor:
     """gap / P; where the minimum is 0 and reached, 0."""
-    return gap / primal if primal > 0 else (0.0 if gap == 0 else float("inf"))
+    return torch.where(primal > 0, gap / primal, torch.where(gap == 0, 0.0, torch.inf))
