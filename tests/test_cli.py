@@ -79,6 +79,8 @@ def test_fit_predict_explain_info_from_one_csv(call, tmp_path, folder):
     assert code == 0
     assert "leave-one-out R²" in said
     assert f"model in {model}" in said
+    assert "leans on" not in said
+    assert "tells nothing about" in said
     assert "regression, since 'price' takes 80 different numbers: 80 rows, 3 columns" in err
     code, said, _ = call("predict", model, data, "--interval", "0.8", "--out", out)
     assert (code, said) == (0, f"80 predictions in {out}\n")
@@ -91,8 +93,11 @@ def test_fit_predict_explain_info_from_one_csv(call, tmp_path, folder):
     assert code == 0
     assert "HGKRegressor of 'price'" in said
     assert "living area, größe, town" in said
+    assert "leans on" not in said
+    assert "kernel         the kernel is the plain Gaussian one" in said
     code, said, _ = call("explain", model)
     assert code == 0
+    assert said.startswith("the kernel is the plain Gaussian one")
     assert "living area" in said
     direct = hgk.HGKRegressor("plain", random_state=0).fit(X, frame["price"])
     assert np.array_equal(direct.predict(X), loaded.predict(X))
@@ -142,6 +147,7 @@ def test_groups_and_the_task_are_kept(call, tmp_path, folder):
     group = "--group", "home=living area,größe", "--group", "place=town"
     code, _, _ = call("fit", folder / "houses.csv", "--target", "price", "--drop", "sold", *group, "--out", model, "-q")
     assert code == 0
+    assert re.search(r"kernel +leans on \w", call("info", model)[1])
     assert hgk.load(model).groups == {"home": ["living area", "größe"], "place": ["town"]}
     nodes = {node["node"] for node in json.loads(call("explain", model, "--json")[1])["nodes"]}
     assert nodes == {"home", "place"}

@@ -136,6 +136,16 @@ def test_pairs_are_drawn_by_shares(regression):
     np.testing.assert_allclose(pairs.sum(1), regression.feature_importances_, rtol=1e-9)
 
 
+def test_a_plain_kernel_claims_nothing_about_columns(regression, several):
+    learned, plain = report(regression), report(several)
+    assert embedded(learned)["plain"] is None
+    for figure in ("relevance", "pairs"):
+        assert f'id="{figure}"' in learned
+        assert f'id="{figure}"' not in plain
+    assert "The kernel is the plain Gaussian one, which weights all columns alike and tells nothing about" in plain
+    assert "the plain kernel tells nothing about pairs" in plain
+
+
 def test_errors_are_the_fits_own_the_leave_one_out_one_and_that_of_a_forest(regression, data):
     X, y = table()
     found = {(s["method"], s["basis"]): s for s in data["errors"]}
@@ -372,7 +382,7 @@ FIGURES = {"errors", "tree", "relevance", "pairs", "effect-0"}
 OF = {
     "regression": FIGURES | {"runs", "optimism", "scatter", "residuals", "coverage", "parts"},
     "binary": FIGURES | {"runs", "calibration", "roc"},
-    "several": FIGURES | {"calibration", "roc"},
+    "several": FIGURES - {"relevance", "pairs"} | {"calibration", "roc"},  # plain: nothing about columns
     "deep": FIGURES | {"runs", "scatter", "residuals", "coverage", "parts"},
 }
 

@@ -15,6 +15,7 @@ kernel and c = nλ unchanged; it comes from the factor of the machine, without t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,7 @@ from hgk.arrays import require_memory, row_blocks, threads_for
 from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor
 from hgk.kernels import HierarchicalKernel, Sweep
 from hgk.machines import average, loo_average, proportions
+from hgk.progress import tried_kinds
 
 Model = HGKRegressor | HGKQuantileRegressor | HGKClassifier
 
@@ -191,3 +193,29 @@ def _spread(values: np.ndarray, place: np.ndarray, axis: int = 0) -> np.ndarray:
 
 def _single(values: np.ndarray, model: Model) -> np.ndarray:
     return values[..., 0] if model._single_column else values
+
+
+# ------------------------------------------------------------------------------------------------------ columns
+
+
+def plain_remark(model: Model) -> str | None:
+    """A sentence where every machine has the plain Gaussian kernel, whose shares tell nothing about columns.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from hgk import HGKRegressor
+    >>> from hgk.explain import plain_remark
+    >>> plain_remark(HGKRegressor("plain").fit(*make_friedman1(30, random_state=0)))
+    'the kernel is the plain Gaussian one, which weights all columns alike and tells nothing about them'
+    """
+    return remark_on_plain(all(machine.kernel.is_plain for machine in model.machines_), tried_kinds(model.history_))
+
+
+def remark_on_plain(plain: bool, tried: Sequence[str]) -> str | None:
+    """The sentence of :func:`plain_remark`, from what a file's summary says."""
+    if not plain:
+        return None
+    if any(kind != "plain" for kind in tried):
+        return "the plain Gaussian kernel was as good as any learned one, so the kernel tells nothing about columns"
+    return "the kernel is the plain Gaussian one, which weights all columns alike and tells nothing about them"

@@ -48,6 +48,7 @@ from hgk.losses import EpsilonInsensitive, Expectile, Hinge, LeastSquares, Logis
 from hgk.machines import Exact, OnCentres, Rows, average
 from hgk.optimisers import Adam, Algorithm1
 from hgk.problems import OfLoss
+from hgk.progress import tried_kinds
 
 SCHEMA = 1
 UPGRADES: dict[int, Callable[[dict], dict]] = {}
@@ -321,6 +322,8 @@ def _summary(fitted: Fitted, compact: bool, single: bool) -> dict[str, Any]:
             for m in fitted.machines
         ],
         "importances": [float(v) for v in fitted.node_importances.sum(0)],
+        "plain": all(m.kernel.is_plain for m in fitted.machines),
+        "tried": tried_kinds(fitted.history),
         "chosen": next((e.get("candidates") for e in reversed(fitted.history) if e.get("stage") == "chosen"), None),
         "compact": compact or fitted.rows is None,
         "single": single,

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 Event = dict[str, Any]
@@ -91,3 +91,22 @@ class _Tagged(Progress):
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self.parent, name, value)
+
+
+# ------------------------------------------------------------------------------------------- what a history tells
+
+ASIDE, FOLDS = "rows set aside", "5-fold cross-validation"
+
+
+def tried_kinds(history: Sequence[Event]) -> list[str]:
+    """The kinds of kernels that were compared on rows set aside."""
+    return [e["candidate"] for e in history if e.get("stage") == "candidate"]
+
+
+def honest_risk(history: Sequence[Event]) -> tuple[str, float] | None:
+    """How the fit judged what it chose on rows that no gradient had seen, and the risk it found there."""
+    found = {e["stage"]: e["risk"] for e in history if e.get("stage") in ("chosen", "grid", "architecture")}
+    if "chosen" in found:
+        return ASIDE, found["chosen"]
+    risk = found.get("architecture", found.get("grid"))
+    return None if risk is None else (FOLDS, risk)

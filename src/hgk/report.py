@@ -24,6 +24,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from hgk import findings
 from hgk.bench.palette import LOOKS
 from hgk.estimators import HGKClassifier, HGKRegressor
+from hgk.explain import plain_remark
 from hgk.findings import ASIDE, FOREST, NEW, SVM, Model, NewRows, Score, Tree
 from hgk.pages import assemble, colours, figure, or_none, plain_table, write
 
@@ -117,6 +118,7 @@ def report_data(model: Model, new: NewRows | None = None) -> dict[str, Any]:
         "outputs": [_cut(name) for name in findings.output_names(model)],
         "errors": [_numbers(asdict(score)) for score in findings.errors(model, new)],
         "trees": [_tree_data(model, tree) for tree in findings.trees(model)],
+        "plain": plain_remark(model),
         "relevance": _numbers({**asdict(relevance), "order": order}),
         "effects": [_effect_data(effect) for effect in effects],
         "pairs": _pairs_data(model, order[:PAIRED]),
@@ -457,11 +459,18 @@ def _kernel_section(data: dict[str, Any]) -> str:
 
 
 def _columns_section(data: dict[str, Any]) -> str:
+    if data["plain"]:
+        return _nothing_told(data)
     several = len(data["trees"]) > 1
     caption = "The share of the kernels' exponents that each column carries over pairs of training rows." + (
         " Ticks: each averaged kernel; line: their standard deviation about the mean." if several else ""
     )
     return figure("relevance", "Relevance of columns", caption)
+
+
+def _nothing_told(data: dict[str, Any]) -> str:
+    said = f"{data['plain'][:1].upper()}{data['plain'][1:]}; their effects on predictions are below."
+    return f"<p>{escape(said)}</p>"
 
 
 def _effects_section(data: dict[str, Any]) -> str:
@@ -485,6 +494,8 @@ def _pairs_section(data: dict[str, Any]) -> str:
     found = data["pairs"]
     if len(found["columns"]) < 2:
         return "<p>There is a single column.</p>"
+    if data["plain"]:
+        return "<p>All columns stand in one node with equal weights: the plain kernel tells nothing about pairs.</p>"
     names = [data["columns"][j] for j in found["columns"]]
     listed = sorted(
         (

@@ -27,7 +27,7 @@ from rich.table import Table as Listing
 from hgk import tables
 from hgk.cli.shared import EXPECTED, Unusable, check_device, console, errors
 from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor, StoppedEarlyWarning
-from hgk.explain import contributions, given_rows, node_terms
+from hgk.explain import contributions, given_rows, node_terms, plain_remark, remark_on_plain
 from hgk.files import describe, load, save
 from hgk.inputs import is_mixed
 from hgk.plans import PRESETS
@@ -129,7 +129,8 @@ def fit(
         "seconds": took,
     }
     basis = "held_out" if model._of_loss else "leave_one_out"
-    said |= {"stopped_early": bool(stopped), basis: score, "importances": _importances(model), "notes": notes}
+    said |= {"stopped_early": bool(stopped), basis: score, "importances": _importances(model)}
+    said |= {"plain": plain_remark(model), "notes": notes}
     _told(said, notes, as_json, quiet)
 
 
@@ -147,7 +148,7 @@ def _told(said: dict[str, Any], notes: Sequence[str], as_json: bool, quiet: bool
     what = "held-out" if basis == "held_out" else "leave-one-out"
     console.print(f"{what} {how}, kernel and λ as chosen; fitted in {said['seconds']:.1f} s", markup=False)
     leaning = ", ".join(f"{name} {share:.2f}" for name, share in list(said["importances"].items())[:5])
-    console.print(f"the kernel leans on {leaning}", markup=False, soft_wrap=True)
+    console.print(said["plain"] or f"the kernel leans on {leaning}", markup=False, soft_wrap=True)
     console.print(f"model in {said['model']}", markup=False, soft_wrap=True)
     if said["report"]:
         console.print(f"report in {said['report']}", markup=False, soft_wrap=True)
@@ -472,10 +473,13 @@ def _kernel_explained(model: Model) -> dict[str, Any]:
             columns = {names[j]: float(shares[j]) for j in order if shares[j] > 0}
             nodes.append({"machine": m, "node": label, "kind": kind, "share": float(shares.sum()), "columns": columns})
         place += len(tree.coordinates)
-    return {"columns": _importances(model), "nodes": sorted(nodes, key=lambda node: -node["share"])}
+    found = {"columns": _importances(model), "nodes": sorted(nodes, key=lambda node: -node["share"])}
+    return found | {"plain": plain_remark(model)}
 
 
 def _show_kernel(said: dict[str, Any], top: int) -> None:
+    if said["plain"]:
+        console.print(f"{said['plain']}; the shares below are of how they were encoded", markup=False, soft_wrap=True)
     columns = Listing("column", "relevance", title="Columns: their share of the kernels' exponents")
     most = max([*said["columns"].values(), 1e-12])
     for name, share in list(said["columns"].items())[: max(top, 10)]:
@@ -587,6 +591,7 @@ def info(model: ModelFile, as_json: Json = False) -> None:
         _print_json(found)
         return
     summary, note = found["summary"], found["note"]
+    remark = remark_on_plain(summary.get("plain", False), summary.get("tried", []))
     lines = {
         "model": f"{summary.get('estimator')}"
         + (f", {summary['loss']}" if summary.get("loss", "LeastSquares") != "LeastSquares" else "")
@@ -598,7 +603,7 @@ def info(model: ModelFile, as_json: Json = False) -> None:
         else f"{summary['rows']}, {summary['distinct_rows']} different",
         "classes": ", ".join(map(str, summary.get("classes") or [])),
         "columns": ", ".join(summary.get("columns", [])),
-        "leans on": ", ".join(f"{name} {share:.2f}" for name, share in _leading(summary)),
+        "kernel": remark or "leans on " + ", ".join(f"{name} {share:.2f}" for name, share in _leading(summary)),
         "learned": ", ".join(summary.get("chosen") or []),
         "machines": "; ".join(
             f"{m['kind']} on {m['rows']} rows, {m['nodes']} nodes, λ {m['lam']:.2g}"
