@@ -265,6 +265,37 @@ def test_odd_columns_are_remarked_on(tmp_path):
     assert "Column 'id' has 151 different texts in 151 rows" in second
 
 
+def test_dates_in_a_csv_are_remarked_on(tmp_path):
+    days = pd.date_range("2020-01-25", periods=60)
+    forms = {"iso": "%Y-%m-%d", "time": "%Y-%m-%dT%H:%M:%S", "de": "%d.%m.%Y", "us": "%m/%d/%Y", "short": "%d.%m.%y"}
+    frame = pd.DataFrame({name: days.strftime(form) for name, form in forms.items()})
+    frame = frame.assign(version=[f"1.2.{i % 10}" for i in range(60)], town=["Ulm", "Rom"] * 30, n=np.arange(60.0))
+    frame.loc[:9, "iso"] = "unknown"
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    notes = tables.read_table(tmp_path / "t.csv").of_columns
+    assert set(notes) == set(forms)
+    assert notes["de"].startswith("Column 'de' looks like dates, such as '25.01.2020', and is taken as text")
+    assert "--drop" in notes["iso"]
+    assert "'2020-02-04'" in notes["iso"]
+
+
+def test_notes_come_before_the_fit_and_not_about_columns_that_are_not_used(call, tmp_path, monkeypatch):
+    frame = houses(60).assign(day=pd.date_range("2020-01-01", periods=60).strftime("%d.%m.%Y"))
+    frame["shown"], frame["price"] = frame["day"], frame["price"].astype(object)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    seen = []
+
+    def fit(self, X, y):
+        seen.append(models.errors.file.getvalue())
+        raise ValueError("Enough was seen.")
+
+    monkeypatch.setattr(hgk.HGKRegressor, "fit", fit)
+    monkeypatch.setattr(models, "errors", Console(file=io.StringIO()))
+    call("fit", tmp_path / "t.csv", "--target", "price", "--drop", "day", "--out", tmp_path / "m.hgk")
+    assert seen[0].count("note: ") == 1
+    assert "note: Column 'shown' looks like dates" in seen[0]
+
+
 @pytest.mark.parametrize(
     ("values", "task", "classes"),
     [

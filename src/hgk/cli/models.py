@@ -95,7 +95,7 @@ def fit(
     X = table.frame.drop(columns=[target, *_columns(drop, table.frame, "--drop")])[found.present].reset_index(drop=True)
     if not X.shape[1]:
         raise Unusable(f"The table has no column besides the target {target!r}; give at least one to predict from.")
-    notes = [note for note in table.notes if repr(target) not in note.split(" is taken as text")[0]]
+    notes = table.notes_on(X.columns)
     if not found.present.all():
         notes.append(f"{int((~found.present).sum())} rows without a value of {target!r} were left out.")
     levels = None if quantiles is None else _levels(quantiles)
@@ -103,6 +103,8 @@ def fit(
     model = _estimator(str(preset), found.classes, loss, tau, levels, common)
     if not quiet and not as_json:
         errors.print(f"{found.reason}: {len(X)} rows, {X.shape[1]} columns", markup=False, soft_wrap=True)
+        _tell(notes, quiet)
+    told = len(notes)
     begun = time.monotonic()
     with _interruptible("nothing was written"), _watched(model, seconds, quiet or as_json), _noted(notes) as stopped:
         model.fit(X, found.y)
@@ -131,7 +133,7 @@ def fit(
     basis = "held_out" if model._of_loss else "leave_one_out"
     said |= {"stopped_early": bool(stopped), basis: score, "importances": _importances(model)}
     said |= {"plain": plain_remark(model), "notes": notes}
-    _told(said, notes, as_json, quiet)
+    _told(said, notes[told:], as_json, quiet)
 
 
 def _told(said: dict[str, Any], notes: Sequence[str], as_json: bool, quiet: bool) -> None:
@@ -398,7 +400,7 @@ def _inputs(model: Model, data: str, delimiter: str | None, decimal: str | None,
     reader = model._inputs.reader
     text = [name for name, levels in zip(reader.names, reader.levels, strict=True) if levels is not None]
     table = tables.read_table(data, delimiter, decimal, text)
-    notes += [note for note in table.notes if any(repr(name) in note for name in reader.names)]
+    notes += table.notes_on(reader.names)
     names = list(model.feature_names_in_) if hasattr(model, "feature_names_in_") else None
     X = tables.select(table.frame, names, model.n_features_in_)
     return X if names is not None else _unnamed(X)
