@@ -380,6 +380,8 @@ def test_rows_without_a_target_are_left_out_and_counted(call, tmp_path):
         (["predict", "DATA", "DATA"], "is not a model file of hgk"),
         (["predict", "none.hgk", "DATA"], "cannot be read"),
         (["predict", "price.hgk", "DATA", "--out", "no/p.csv"], "cannot be written"),
+        (["predict", "price.hgk", "DATA", "--out", "p.xlsx"], "p.xlsx ends in .xlsx; .csv, .csv.gz, .parquet"),
+        (["predict", "price.hgk", "DATA", "--out", "p.txt.gz"], "p.txt.gz ends in .txt.gz"),
         (["explain", "price.hgk", "--row", "999"], "the model saw 80 rows"),
         (["explain", "price.hgk", "--row", "999", "--data", "DATA"], "the table has 80 rows"),
         (["explain", "price.hgk", "--data", "DATA"], "without --row"),

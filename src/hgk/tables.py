@@ -39,6 +39,8 @@ MANY_TEXTS = 100
 ROOM = 8
 # Whole numbers that a target may take and still be taken for classes.
 MANY_CLASSES = 10
+# Of tables that are written.
+ENDINGS = (".csv", ".csv.gz", ".parquet", ".pq", ".feather", ".arrow")
 # A year first, or last with two or four digits; then perhaps a time.
 DATE = re.compile(
     r"(?:(\d{4})([-/.])(\d{1,2})\2(\d{1,2})|(\d{1,2})([-/.])(\d{1,2})\6(?:\d{4}|\d\d))(?:[T ]+\d{1,2}:\d\d.{0,20})?"
@@ -446,9 +448,16 @@ def _decide(name: str, cells: pd.Series, numbers: np.ndarray | None, distinct: i
 # ------------------------------------------------------------------------------------------------------- writing
 
 
+def check_ending(path: str | Path) -> None:
+    """Refuse a name that promises another form than those which are written; a name without an ending is a CSV."""
+    name = Path(path).name.lower()
+    ending = "".join(Path(name).suffixes[-2:] if name.endswith(".gz") else Path(name).suffixes[-1:])
+    if ending and ending != ".gz" and not name.endswith(ENDINGS):
+        raise TableError(f"{path} ends in {ending}; {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]} is expected.")
+
+
 def write_table(frame: pd.DataFrame, path: str | Path) -> None:
     """CSV, with .gz zipped; Parquet and Feather by the ending; standard output for "-". Never half a file."""
-    name = str(path).lower()
     if str(path) == "-":
         try:
             sys.stdout.write(frame.to_csv(index=False))
@@ -459,7 +468,8 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
             reason = getattr(error, "strerror", None) or _one_line(error)
             raise TableError(f"Standard output could not be written ({reason}); make room, or give --out.") from error
         return
-    buffer = io.BytesIO()
+    check_ending(path)
+    name, buffer = str(path).lower(), io.BytesIO()
     if name.endswith((".parquet", ".pq")):
         frame.to_parquet(buffer, index=False)
     elif name.endswith((".feather", ".arrow")):

@@ -377,6 +377,7 @@ def predict(
     if proba and not isinstance(fitted, HGKClassifier):
         raise Unusable("--proba was given with a regression; its certainty is told by --interval 0.9.")
     if out != "-":
+        tables.check_ending(out)
         _check_place(Path(out))
     _check_different({"MODEL": str(model), "DATA": data, "--out": out})
     notes: list[str] = []
