@@ -324,7 +324,9 @@ def test_the_task_is_decided_by_type_and_number_of_values(values, task, classes)
         ([None, None], "auto", "has no values"),
         (["a", "b"], "regression", "give --task classification"),
         (["a", "a"], "auto", "single value 'a'"),
-        ([f"t{i}" for i in range(40)], "auto", "too many for classes"),
+        ([f"t{i}" for i in range(40)], "auto", r"too many for classes; give another target\.$"),
+        ([f"t{i}" for i in range(40)], "regression", "so give another target, or turn it into numbers"),
+        ([float(i) for i in range(40)], "classification", "give --task regression, or another target"),
     ],
 )
 def test_targets_that_cannot_be_learned(values, task, said):

@@ -407,19 +407,22 @@ def target_of(column: pd.Series, task: str = "auto") -> Target:
         raise TableError(f"The target {name!r} has no values; give a column with labels.")
     numbers = _numbers(cells)
     distinct = len(pd.unique(cells))
+    many = distinct > len(cells) / 2 and distinct > MANY_CLASSES
     if task == "auto":
         classes, reason = _decide(name, cells, numbers, distinct)
     else:
         classes, reason = task == "classification", f"{task}, as asked"
     if not classes and numbers is None:
         odd = next((v for v in cells if not isinstance(v, int | float | np.number)), cells.iloc[0])
-        raise TableError(f"The target {name!r} holds {odd!r}; regression needs numbers, so give --task classification.")
+        advice = "another target, or turn it into numbers" if many else "--task classification"
+        raise TableError(f"The target {name!r} holds {odd!r}; regression needs numbers, so give {advice}.")
     if classes and distinct < 2:
         raise TableError(f"The target {name!r} has the single value {cells.iloc[0]!r}; there is nothing to learn.")
-    if classes and distinct > len(cells) / 2 and distinct > MANY_CLASSES:
+    if classes and many:
+        advice = "--task regression, or another target" if numbers is not None else "another target"
         raise TableError(
             f"The target {name!r} has {distinct} different values in {len(cells)} rows, too many for classes; give "
-            "--task regression, or another target."
+            f"{advice}."
         )
     if classes and (numbers is None or cells.dtype == bool):
         return Target(cells.astype(str).to_numpy(dtype=object), True, reason, present)
