@@ -103,10 +103,10 @@ def tried_kinds(history: Sequence[Event]) -> list[str]:
     return [e["candidate"] for e in history if e.get("stage") == "candidate"]
 
 
-def honest_risk(history: Sequence[Event]) -> tuple[str, float] | None:
-    """How the fit judged what it chose on rows that no gradient had seen, and the risk it found there."""
-    found = {e["stage"]: e["risk"] for e in history if e.get("stage") in ("chosen", "grid", "architecture")}
+def honest_error(history: Sequence[Event]) -> tuple[str, Event] | None:
+    """How the fit judged what it chose on rows that no gradient had seen, and the event that has the risk there."""
+    found = {e["stage"]: e for e in history if e.get("stage") in ("chosen", "grid", "architecture")}
     if "chosen" in found:
         return ASIDE, found["chosen"]
-    risk = found.get("architecture", found.get("grid"))
-    return None if risk is None else (FOLDS, risk)
+    event = found.get("architecture", found.get("grid"))
+    return None if event is None else (FOLDS, event)

@@ -121,7 +121,7 @@ def fit(
         score = _score(model, found.y)
     if write_report is not None:
         with _interruptible(f"{out} is written, the report is not"), _sentences():
-            write_report(model, report)
+            write_report(model, report, title=f"{target}, from {'standard input' if data == '-' else Path(data).name}")
     said: dict[str, Any] = {"model": str(out), "report": None if report is None else str(report), "target": target}
     said |= {
         "task": type(model).__name__,
