@@ -153,6 +153,27 @@ def test_groups_and_the_task_are_kept(call, tmp_path, folder):
     assert nodes == {"home", "place"}
 
 
+def test_info_tells_the_error_that_the_report_tells(call, folder, tmp_path):
+    from hgk.findings import errors
+
+    for name in ("price", "sold"):
+        (score, *_) = errors(hgk.load(folder / f"{name}.hgk"), compare=False)
+        said = call("info", folder / f"{name}.hgk")[1]
+        what = f"a root mean squared error of {score.rmse:.4g}" if name == "price" else f"error of {score.risk:.4g} for"
+        assert re.search(rf"^error +by 5-fold cross-validation: .*{re.escape(what)}.*, R² {score.r2:.3f}$", said, re.M)
+    frame = houses(60)
+    model = hgk.HGKClassifier(random_state=0, time_budget=1.0).fit(
+        frame[["living area", "größe", "town"]], frame["sold"]
+    )
+    hgk.save(model, tmp_path / "m.hgk", compact=True)
+    chosen = next(e for e in model.history_ if e["stage"] == "chosen")
+    said = call("info", tmp_path / "m.hgk")[1]
+    assert f"error          on rows set aside: {chosen['wrong']:.1%} of the classes wrong, a mean" in said
+    pinball = hgk.HGKRegressor("plain", loss="pinball", random_state=0).fit(frame[["living area"]], frame["price"])
+    hgk.save(pinball, tmp_path / "p.hgk")
+    assert not re.search("^error", call("info", tmp_path / "p.hgk")[1], re.M)
+
+
 def test_the_demo_shows_its_commands(call, tmp_path, monkeypatch):
     monkeypatch.setattr(models, "_friedman", lambda n, friedman=models._friedman: friedman(160))
     code, said, err = call("demo", "--out", tmp_path / "demo")

@@ -27,11 +27,11 @@ from rich.table import Table as Listing
 from hgk import tables
 from hgk.cli.shared import EXPECTED, Unusable, check_device, console, errors
 from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor, StoppedEarlyWarning
-from hgk.explain import contributions, given_rows, node_terms, plain_remark, remark_on_plain
+from hgk.explain import contributions, error_words, given_rows, node_terms, plain_remark, remark_on_plain
 from hgk.files import describe, load, save
 from hgk.inputs import is_mixed
 from hgk.plans import PRESETS
-from hgk.progress import Event
+from hgk.progress import ASIDE, Event
 
 EXPECTED.append(tables.TableError)
 Model = HGKRegressor | HGKQuantileRegressor | HGKClassifier
@@ -605,6 +605,7 @@ def info(model: ModelFile, as_json: Json = False) -> None:
         if summary.get("rows") is None
         else f"{summary['rows']}, {summary['distinct_rows']} different",
         "classes": ", ".join(map(str, summary.get("classes") or [])),
+        "error": _error_line(summary),
         "columns": ", ".join(summary.get("columns", [])),
         "kernel": remark or "leans on " + ", ".join(f"{name} {share:.2f}" for name, share in _leading(summary)),
         "learned": ", ".join(summary.get("chosen") or []),
@@ -618,6 +619,16 @@ def info(model: ModelFile, as_json: Json = False) -> None:
     for name, text in lines.items():
         if text:
             console.print(f"{name:14} {text}", markup=False, soft_wrap=True)
+
+
+def _error_line(summary: dict[str, Any]) -> str:
+    """The honest error that the fit found, in the words of the report."""
+    found = summary.get("error")
+    if found is None:
+        return ""
+    numbers = [found[name] for name in ("risk", "r2", "rmse", "wrong")]
+    said = error_words(*numbers, classes=summary.get("classes") is not None, outputs=summary.get("outputs", 1))
+    return f"{'on' if found['basis'] == ASIDE else 'by'} {found['basis']}: {said}"
 
 
 def _leading(summary: dict[str, Any], most: int = 5) -> list[tuple[str, float]]:
