@@ -8,6 +8,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import train_test_split
 
 from hgk import HGKRegressor
+from hgk.explain import plain_remark
 
 
 def friedman():
@@ -47,7 +48,7 @@ def main():
                 learned = model
         order = np.argsort(-learned.feature_importances_)[:6]
         shares = ", ".join(f"{columns[j]} {learned.feature_importances_[j]:.2f}" for j in order)
-        print(f"  the kernel leans on: {shares}")
+        print(f"  {plain_remark(learned) or f'the kernel leans on: {shares}'}")
         kernels.append(learned.kernel_)
     print(f"\nThe first kernel of the first set (columns and their ranks, x0 to x14):\n{kernels[0]}")
 

@@ -377,6 +377,11 @@ def _command_line():
         command("predict", "price.hgk", "houses.csv", "--out", "houses.csv"),
         SystemExit,
     )
+    yield (
+        "predictions in a form that is not written",
+        command("predict", "price.hgk", "houses.csv", "--out", "p.xlsx"),
+        SystemExit,
+    )
     yield "a model that is none", command("predict", "houses.csv", "houses.csv"), SystemExit
     yield "a model that is not there", command("predict", "none.hgk", "houses.csv"), SystemExit
     yield "a table of other columns", command("predict", "price.hgk", "other.csv"), SystemExit

@@ -80,6 +80,8 @@ def test_fit_predict_explain_info_from_one_csv(call, tmp_path, folder):
     assert code == 0
     assert "leave-one-out R²" in said
     assert f"model in {model}" in said
+    assert "leans on" not in said
+    assert "tells nothing about" in said
     assert "regression, since 'price' takes 80 different numbers: 80 rows, 3 columns" in err
     code, said, _ = call("predict", model, data, "--interval", "0.8", "--out", out)
     assert (code, said) == (0, f"80 predictions in {out}\n")
@@ -92,8 +94,11 @@ def test_fit_predict_explain_info_from_one_csv(call, tmp_path, folder):
     assert code == 0
     assert "HGKRegressor of 'price'" in said
     assert "living area, größe, town" in said
+    assert "leans on" not in said
+    assert "kernel         the kernel is the plain Gaussian one" in said
     code, said, _ = call("explain", model)
     assert code == 0
+    assert said.startswith("the kernel is the plain Gaussian one")
     assert "living area" in said
     direct = hgk.HGKRegressor("plain", random_state=0).fit(X, frame["price"])
     assert np.array_equal(direct.predict(X), loaded.predict(X))
@@ -143,9 +148,31 @@ def test_groups_and_the_task_are_kept(call, tmp_path, folder):
     group = "--group", "home=living area,größe", "--group", "place=town"
     code, _, _ = call("fit", folder / "houses.csv", "--target", "price", "--drop", "sold", *group, "--out", model, "-q")
     assert code == 0
+    assert re.search(r"kernel +leans on \w", call("info", model)[1])
     assert hgk.load(model).groups == {"home": ["living area", "größe"], "place": ["town"]}
     nodes = {node["node"] for node in json.loads(call("explain", model, "--json")[1])["nodes"]}
     assert nodes == {"home", "place"}
+
+
+def test_info_tells_the_error_that_the_report_tells(call, folder, tmp_path):
+    from hgk.findings import errors
+
+    for name in ("price", "sold"):
+        (score, *_) = errors(hgk.load(folder / f"{name}.hgk"), compare=False)
+        said = call("info", folder / f"{name}.hgk")[1]
+        what = f"a root mean squared error of {score.rmse:.4g}" if name == "price" else f"error of {score.risk:.4g} for"
+        assert re.search(rf"^error +by 5-fold cross-validation: .*{re.escape(what)}.*, R² {score.r2:.3f}$", said, re.M)
+    frame = houses(60)
+    model = hgk.HGKClassifier(random_state=0, time_budget=1.0).fit(
+        frame[["living area", "größe", "town"]], frame["sold"]
+    )
+    hgk.save(model, tmp_path / "m.hgk", compact=True)
+    chosen = next(e for e in model.history_ if e["stage"] == "chosen")
+    said = call("info", tmp_path / "m.hgk")[1]
+    assert f"error          on rows set aside: {chosen['wrong']:.1%} of the classes wrong, a mean" in said
+    pinball = hgk.HGKRegressor("plain", loss="pinball", random_state=0).fit(frame[["living area"]], frame["price"])
+    hgk.save(pinball, tmp_path / "p.hgk")
+    assert not re.search("^error", call("info", tmp_path / "p.hgk")[1], re.M)
 
 
 def test_the_demo_shows_its_commands(call, tmp_path, monkeypatch):
@@ -260,6 +287,37 @@ def test_odd_columns_are_remarked_on(tmp_path):
     assert "Column 'id' has 151 different texts in 151 rows" in second
 
 
+def test_dates_in_a_csv_are_remarked_on(tmp_path):
+    days = pd.date_range("2020-01-25", periods=60)
+    forms = {"iso": "%Y-%m-%d", "time": "%Y-%m-%dT%H:%M:%S", "de": "%d.%m.%Y", "us": "%m/%d/%Y", "short": "%d.%m.%y"}
+    frame = pd.DataFrame({name: days.strftime(form) for name, form in forms.items()})
+    frame = frame.assign(version=[f"1.2.{i % 10}" for i in range(60)], town=["Ulm", "Rom"] * 30, n=np.arange(60.0))
+    frame.loc[:9, "iso"] = "unknown"
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    notes = tables.read_table(tmp_path / "t.csv").of_columns
+    assert set(notes) == set(forms)
+    assert notes["de"].startswith("Column 'de' looks like dates, such as '25.01.2020', and is taken as text")
+    assert "--drop" in notes["iso"]
+    assert "'2020-02-04'" in notes["iso"]
+
+
+def test_notes_come_before_the_fit_and_not_about_columns_that_are_not_used(call, tmp_path, monkeypatch):
+    frame = houses(60).assign(day=pd.date_range("2020-01-01", periods=60).strftime("%d.%m.%Y"))
+    frame["shown"], frame["price"] = frame["day"], frame["price"].astype(object)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    seen = []
+
+    def fit(self, X, y):
+        seen.append(models.errors.file.getvalue())
+        raise ValueError("Enough was seen.")
+
+    monkeypatch.setattr(hgk.HGKRegressor, "fit", fit)
+    monkeypatch.setattr(models, "errors", Console(file=io.StringIO()))
+    call("fit", tmp_path / "t.csv", "--target", "price", "--drop", "day", "--out", tmp_path / "m.hgk")
+    assert seen[0].count("note: ") == 1
+    assert "note: Column 'shown' looks like dates" in seen[0]
+
+
 @pytest.mark.parametrize(
     ("values", "task", "classes"),
     [
@@ -288,7 +346,9 @@ def test_the_task_is_decided_by_type_and_number_of_values(values, task, classes)
         ([None, None], "auto", "has no values"),
         (["a", "b"], "regression", "give --task classification"),
         (["a", "a"], "auto", "single value 'a'"),
-        ([f"t{i}" for i in range(40)], "auto", "too many for classes"),
+        ([f"t{i}" for i in range(40)], "auto", r"too many for classes; give another target\.$"),
+        ([f"t{i}" for i in range(40)], "regression", "so give another target, or turn it into numbers"),
+        ([float(i) for i in range(40)], "classification", "give --task regression, or another target"),
     ],
 )
 def test_targets_that_cannot_be_learned(values, task, said):
@@ -344,6 +404,8 @@ def test_rows_without_a_target_are_left_out_and_counted(call, tmp_path):
         (["predict", "DATA", "DATA"], "is not a model file of hgk"),
         (["predict", "none.hgk", "DATA"], "cannot be read"),
         (["predict", "price.hgk", "DATA", "--out", "no/p.csv"], "cannot be written"),
+        (["predict", "price.hgk", "DATA", "--out", "p.xlsx"], "p.xlsx ends in .xlsx; .csv, .csv.gz, .parquet"),
+        (["predict", "price.hgk", "DATA", "--out", "p.txt.gz"], "p.txt.gz ends in .txt.gz"),
         (["explain", "price.hgk", "--row", "999"], "the model saw 80 rows"),
         (["explain", "price.hgk", "--row", "999", "--data", "DATA"], "the table has 80 rows"),
         (["explain", "price.hgk", "--data", "DATA"], "without --row"),
@@ -393,7 +455,7 @@ def test_the_report_is_written_beside_the_model(call, folder, tmp_path):
     assert code == 0
     assert f"report in {tmp_path / 'r.html'}" in said
     page = (tmp_path / "r.html").read_text()
-    assert "HGKRegressor on 80 rows" in page
+    assert "<h1>price, from houses.csv</h1>" in page
 
 
 def test_without_the_packages_of_the_bench_the_rest_works(call, folder, monkeypatch):

@@ -5,8 +5,22 @@ import pytest
 import torch
 from sklearn.datasets import load_iris, make_friedman1
 
-from hgk import Adam, CompactModelError, HGKClassifier, HGKRegressor, arrays, compose, load, save, two_layers
-from hgk.explain import contributions, given_rows, influence, node_terms
+from hgk import (
+    Adam,
+    CompactModelError,
+    HGKClassifier,
+    HGKRegressor,
+    HierarchicalKernel,
+    arrays,
+    compose,
+    inhomogeneous,
+    isotropic,
+    load,
+    save,
+    two_layers,
+    with_kinds,
+)
+from hgk.explain import contributions, given_rows, influence, node_terms, plain_remark
 
 
 def friedman(n=80):
@@ -150,3 +164,25 @@ def test_another_number_of_rows_is_refused(models, k):
     model, X = models["plain"]
     with pytest.raises(ValueError, match="a whole number >= 1 is expected"):
         contributions(model, X, k)
+
+
+def test_only_kernels_of_one_smooth_node_with_equal_weights_are_plain():
+    equal, other = [[0.7, -0.7, 0.7]], [[0.7, 0.7, 0.8]]
+    assert HierarchicalKernel.of(isotropic(3), [[1.0, 1.0, 1.0]]).is_plain
+    assert HierarchicalKernel.of(inhomogeneous(3), equal, gamma=0.3).is_plain
+    assert not HierarchicalKernel.of(inhomogeneous(3), other).is_plain
+    assert not HierarchicalKernel.of(with_kinds(inhomogeneous(3), rough=[0]), equal).is_plain
+    assert not HierarchicalKernel.of(two_layers(3, 2), np.ones((2, 3)), np.ones(2)).is_plain
+
+
+def test_a_plain_kernel_is_said_to_tell_nothing_about_columns(models):
+    assert plain_remark(models["default"][0]) is None
+    assert plain_remark(models["deep"][0]) is None
+    assert plain_remark(models["classes"][0]).startswith("the kernel is the plain Gaussian one")
+    X, y = friedman()
+    given = HierarchicalKernel.of(inhomogeneous(6), np.ones((1, 6)))
+    assert plain_remark(HGKRegressor(kernel=given).fit(X, y)).startswith("the kernel is the plain Gaussian one")
+    noise = np.random.default_rng(0).standard_normal(60)
+    model = HGKRegressor(random_state=0).fit(X[:60], noise)
+    assert [e["candidates"] for e in model.history_ if e["stage"] == "chosen"] == [["plain"]]
+    assert plain_remark(model).startswith("the plain Gaussian kernel was as good as any learned one")

@@ -1,5 +1,7 @@
 """Tables as people have them: scaling, ranks, categories, missing cells, dates."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -200,3 +202,13 @@ def test_arrays_of_texts_and_numbers_are_read_column_by_column():
     expected = HGKRegressor("plain", random_state=0).fit(frame, y).predict(frame)
     for same in (rows, np.array(rows, dtype=object)):
         np.testing.assert_array_equal(HGKRegressor("plain", random_state=0).fit(same, y).predict(same), expected)
+
+
+def test_the_cell_that_is_no_number_is_named():
+    reader = Reader.of([np.arange(3.0)], ["area"])
+    for cells, bad in (
+        (["137,29", "80,5", "large", "n/a"], "'large' (row 2,"),
+        (["1.5", "137,29"], "'137,29' (row 1,"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(f"Column 'area' holds text such as {bad}")):
+            reader([np.array(cells, dtype=object)])

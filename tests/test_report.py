@@ -17,7 +17,7 @@ from sklearn.metrics import confusion_matrix, r2_score, roc_auc_score
 
 from browsing import Tags, assert_quiet, forget, keys
 from hgk import Adam, HGKClassifier, HGKRegressor, compose, findings, two_layers
-from hgk.machines import Rows, loo_average, proportions, train
+from hgk.machines import Rows, loo_average, proportions, train, wrong_classes
 from hgk.report import report, report_data, write_report
 
 HOSTILE = "<script>alert('x')</script>&\"`${1}\\u003c"
@@ -136,6 +136,16 @@ def test_pairs_are_drawn_by_shares(regression):
     np.testing.assert_allclose(pairs.sum(1), regression.feature_importances_, rtol=1e-9)
 
 
+def test_a_plain_kernel_claims_nothing_about_columns(regression, several):
+    learned, plain = report(regression), report(several)
+    assert embedded(learned)["plain"] is None
+    for figure in ("relevance", "pairs"):
+        assert f'id="{figure}"' in learned
+        assert f'id="{figure}"' not in plain
+    assert "The kernel is the plain Gaussian one, which weights all columns alike and tells nothing about" in plain
+    assert "the plain kernel tells nothing about pairs" in plain
+
+
 def test_errors_are_the_fits_own_the_leave_one_out_one_and_that_of_a_forest(regression, data):
     X, y = table()
     found = {(s["method"], s["basis"]): s for s in data["errors"]}
@@ -159,6 +169,33 @@ def test_errors_are_the_fits_own_the_leave_one_out_one_and_that_of_a_forest(regr
     assert found["random forest", "out of bag"]["risk"] == pytest.approx(expected)
     assert ("random forest", "new rows") in found
     assert ("plain Gaussian SVM", "new rows") in found
+
+
+def test_classes_are_told_by_the_share_that_is_wrong(binary):
+    lead = re.search(r'class="lead">(.*?)</p>', report(binary))[1]
+    (event,) = [e for e in binary.history_ if e["stage"] == "grid"]
+    loo = np.mean((binary.loo_predictions_ > 0) != load_breast_cancer().target[:90])
+    assert lead.startswith(
+        f"By leave-one-out {loo:.1%} of the classes are wrong. By 5-fold cross-validation this model"
+    )
+    assert f"a mean squared error of {event['risk']:.4g} for labels ±1" in lead
+    X, y = load_breast_cancer(return_X_y=True)
+    model = HGKClassifier(random_state=0).fit(X[:80, :4], y[:80])
+    chosen = next(e for e in model.history_ if e["stage"] == "chosen")
+    lead = re.search(r'class="lead">(.*?)</p>', report(model))[1]
+    assert lead.startswith(f"On rows set aside this model has {chosen['wrong']:.1%} of the classes wrong, a mean")
+    Y, t = torch.tensor([[1.0, -1, -1], [-1, 1, -1]]), torch.tensor([[0.1, 0.2, -1], [-0.5, -0.2, -0.9]])
+    assert wrong_classes(t, Rows(t, Y, torch.tensor([3.0, 1.0]))) == {"wrong": 0.75}
+    assert wrong_classes(t[:, :1], Rows(t, Y[:, :1], torch.tensor([3.0, 1.0]))) == {"wrong": 0.0}
+    assert wrong_classes(t, Rows(t, Y / 2, torch.ones(2))) == {}
+
+
+def test_the_captions_name_the_marks_that_are_drawn(regression, deep):
+    for model in (regression, deep):
+        text = report(model)
+        watched = any(run["watched"] for run in embedded(text)["learning"]["runs"])
+        assert ("Diamonds: the error on rows that no gradient has seen" in text) == watched
+        assert "Circles: where a run ended" in text
 
 
 def test_training_rows_among_new_ones_are_left_out(regression):
@@ -372,7 +409,7 @@ FIGURES = {"errors", "tree", "relevance", "pairs", "effect-0"}
 OF = {
     "regression": FIGURES | {"runs", "optimism", "scatter", "residuals", "coverage", "parts"},
     "binary": FIGURES | {"runs", "calibration", "roc"},
-    "several": FIGURES | {"calibration", "roc"},
+    "several": FIGURES - {"relevance", "pairs"} | {"calibration", "roc"},  # plain: nothing about columns
     "deep": FIGURES | {"runs", "scatter", "residuals", "coverage", "parts"},
 }
 

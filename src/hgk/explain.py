@@ -15,6 +15,7 @@ kernel and c = nλ unchanged; it comes from the factor of the machine, without t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,7 @@ from hgk.arrays import require_memory, row_blocks, threads_for
 from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor
 from hgk.kernels import HierarchicalKernel, Sweep
 from hgk.machines import average, loo_average, proportions
+from hgk.progress import tried_kinds
 
 Model = HGKRegressor | HGKQuantileRegressor | HGKClassifier
 
@@ -191,3 +193,53 @@ def _spread(values: np.ndarray, place: np.ndarray, axis: int = 0) -> np.ndarray:
 
 def _single(values: np.ndarray, model: Model) -> np.ndarray:
     return values[..., 0] if model._single_column else values
+
+
+# ------------------------------------------------------------------------------------------------------- in words
+
+
+def error_words(
+    risk: float, r2: float | None, rmse: float | None, wrong: float | None, classes: bool, outputs: int = 1
+) -> str:
+    """An error in words: of numbers in their unit, of classes by how many are wrong.
+
+    Examples
+    --------
+    >>> from hgk.explain import error_words
+    >>> error_words(0.04, 0.875, 12.5, None, classes=False)
+    'a root mean squared error of 12.5, R² 0.875'
+    >>> error_words(0.2, None, None, 0.031, classes=True)
+    '3.1% of the classes wrong, a mean squared error of 0.2 for labels ±1'
+    """
+    explained = "" if r2 is None else f"R² {r2:.3f}"
+    if classes:
+        said = [f"a mean squared error of {risk:.4g} for labels ±1", explained]
+        said = [f"{wrong:.1%} of the classes wrong", *said] if wrong is not None else said
+    elif rmse is not None:
+        said = [f"a root mean squared error of {rmse:.4g}", explained]
+    else:
+        said = [f"{explained or f'a mean squared error of {risk:.4g} for scaled labels'} over {outputs} outputs"]
+    return ", ".join(filter(None, said))
+
+
+def plain_remark(model: Model) -> str | None:
+    """A sentence where every machine has the plain Gaussian kernel, whose shares tell nothing about columns.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from hgk import HGKRegressor
+    >>> from hgk.explain import plain_remark
+    >>> plain_remark(HGKRegressor("plain").fit(*make_friedman1(30, random_state=0)))
+    'the kernel is the plain Gaussian one, which weights all columns alike and tells nothing about them'
+    """
+    return remark_on_plain(all(machine.kernel.is_plain for machine in model.machines_), tried_kinds(model.history_))
+
+
+def remark_on_plain(plain: bool, tried: Sequence[str]) -> str | None:
+    """The sentence of :func:`plain_remark`, from what a file's summary says."""
+    if not plain:
+        return None
+    if any(kind != "plain" for kind in tried):
+        return "the plain Gaussian kernel was as good as any learned one, so the kernel tells nothing about columns"
+    return "the kernel is the plain Gaussian one, which weights all columns alike and tells nothing about them"

@@ -33,6 +33,7 @@ from hgk.arrays import threads_for
 from hgk.estimators import CLIP, HGKClassifier, HGKRegressor
 from hgk.inputs import Scaling
 from hgk.machines import Rows, average, leave_two_out_average, proportions, weighted_quantile
+from hgk.progress import ASIDE, FOLDS, honest_error
 
 Model = HGKRegressor | HGKClassifier
 
@@ -375,7 +376,7 @@ class Score:
     wrong: float | None = None
 
 
-ASIDE, LOO, BAG, FOLDS, NEW = "rows set aside", "leave-one-out", "out of bag", "5-fold cross-validation", "new rows"
+LOO, BAG, NEW = "leave-one-out", "out of bag", "new rows"
 OURS, SVM, FOREST = "this model", "plain Gaussian SVM", "random forest"
 
 
@@ -468,14 +469,15 @@ def errors(model: Model, new: NewRows | None = None, compare: bool = True) -> li
 
 def _recorded(model: Model, scorer: Scorer) -> list[Score]:
     """Errors that the fit found on rows it had set aside."""
-    events = {e["stage"]: e for e in model.history_ if e.get("stage") in ("chosen", "grid", "architecture")}
+    honest = honest_error(model.history_)
+    if honest is None:
+        return []
+    basis, event = honest
+    classes = isinstance(model, HGKClassifier)
+    found = [scorer.known(OURS, basis, event["risk"], event.get("wrong") if classes else None)]
     plain = [e for e in model.history_ if e.get("stage") == "candidate" and e["candidate"] == "plain"]
-    found = []
-    if "chosen" in events:
-        found.append(scorer.known(OURS, ASIDE, events["chosen"]["risk"]))
-        found += [scorer.known(SVM, ASIDE, e["honest"]) for e in plain]
-    elif "architecture" in events or "grid" in events:
-        found.append(scorer.known(OURS, FOLDS, (events.get("architecture") or events["grid"])["risk"]))
+    if basis == ASIDE:
+        found += [scorer.known(SVM, ASIDE, e["honest"], e.get("wrong") if classes else None) for e in plain]
     return found
 
 

@@ -34,7 +34,7 @@ from hgk import fused
 from hgk.architectures import Architecture, isotropic, two_layers, with_kinds
 from hgk.arrays import accelerated, exact_rows, threads
 from hgk.kernels import HierarchicalKernel
-from hgk.machines import Machine, clipped_risk, train, train_on_centres
+from hgk.machines import Machine, clipped_risk, train, train_on_centres, wrong_classes
 from hgk.optimisers.adam import Adam, Run
 from hgk.optimisers.recorded import RecordedRun, run_together
 from hgk.problems import Problem, train_on_folds
@@ -291,6 +291,7 @@ class LeaveOneOutGradients(Plan):
         honest = clipped_risk(t[index], task.rows[index], task.clip)
         lam = float(judge_lams(task)[best])
         report = {"criterion": criterion, "honest": honest, "optimism": honest - criterion, "lam": lam}
+        report |= wrong_classes(t[index], task.rows[index])
         progress.report(stage="candidate", candidate=name, **report)
         return Trial(name, kernels[:1] if name == "plain" else kernels, lam, t)
 
@@ -521,16 +522,18 @@ def choose(trials: Sequence[Trial], task: Task, judges: dict[int, Judge], progre
     rows = task.rows[index]
     share = rows.weight / rows.weight.sum()
 
+    def mean(members: Sequence[Trial]) -> torch.Tensor:
+        return torch.stack([m.t for m in members]).mean(0)[index]
+
     def losses(members: Sequence[Trial]) -> torch.Tensor:
-        t = torch.stack([m.t for m in members]).mean(0)[index]
-        return ((t - rows.Y) ** 2).sum(1)
+        return ((mean(members) - rows.Y) ** 2).sum(1)
 
     def gain(members: Sequence[Trial], option: Sequence[Trial], errors: float) -> float:
         """What the option gains, 0 if that is less than so many of its standard errors."""
         fall = losses(members) - losses(option)
-        mean = float(share @ fall)
-        error = float(((share * (fall - mean)) ** 2).sum() ** 0.5)
-        return mean if mean > errors * error else 0.0
+        average = float(share @ fall)
+        error = float(((share * (fall - average)) ** 2).sum() ** 0.5)
+        return average if average > errors * error else 0.0
 
     plain, *learned = trials
     chosen = learned[:1] if learned and gain([plain], learned[:1], 2.0) else [plain]
@@ -542,5 +545,6 @@ def choose(trials: Sequence[Trial], task: Task, judges: dict[int, Judge], progre
         if not gains or max(gains) <= 0:
             break
         chosen = options[int(np.argmax(gains))][0]
-    progress.report(stage="chosen", candidates=[t.name for t in chosen], risk=float(share @ losses(chosen)))
+    found = {"risk": float(share @ losses(chosen)), **wrong_classes(mean(chosen), rows)}
+    progress.report(stage="chosen", candidates=[t.name for t in chosen], **found)
     return sorted(chosen, key=lambda trial: float(share @ losses([trial])))  # the best first

@@ -132,16 +132,24 @@ def _level_key(level: Any) -> tuple[str, Any]:
 
 def _numbers_of_texts(column: np.ndarray, name: str) -> np.ndarray:
     """Texts that are numbers, in a column that was numeric when the model was fitted."""
-    out = np.full(len(column), np.nan)
-    for i, cell in enumerate(column):
-        try:
-            out[i] = np.nan if cell is None else float(cell)
-        except ValueError as error:
-            raise ValueError(
-                f"Column {name!r} holds text such as {cell!r} but was numeric when the model was fitted; give numbers "
-                "in it."
-            ) from error
-    return out
+    try:
+        return np.array([np.nan if cell is None else float(cell) for cell in column], dtype=float)
+    except ValueError as error:
+        # a decimal comma is odd only if nothing else is: one stray text makes texts of a table's whole column
+        odd = [i for i, cell in enumerate(column) if not (cell is None or _is_number(cell))]
+        bad = next((i for i in odd if not _is_number(str(column[i]).replace(",", ".", 1))), odd[0])
+        raise ValueError(
+            f"Column {name!r} holds text such as {column[bad]!r} (row {bad}, counted from 0) but was numeric when the "
+            "model was fitted; give numbers in it."
+        ) from error
+
+
+def _is_number(cell: Any) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _code_of_number(value: float, code: dict[Any, float]) -> float:

@@ -89,6 +89,18 @@ class HierarchicalKernel:
     def with_gamma(self, gamma: float) -> HierarchicalKernel:
         return replace(self, gamma=float(gamma))
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether this is the plain Gaussian kernel: one smooth node whose weights are all equal.
+
+        Then columns differ only by how they were encoded, and the kernel's shares tell nothing about them.
+        """
+        tree = self.architecture
+        if tree.depth != 1 or len(tree.coordinates) != 1 or tree.q[0] != 2 or tree.oblique:
+            return False
+        weights = self.W[0][0, list(tree.coordinates[0])].abs()
+        return bool((weights == weights[0]).all())
+
     # ------------------------------------------------------------------ values
 
     def exponent(self, X: torch.Tensor, Z: torch.Tensor | None = None) -> torch.Tensor:

@@ -51,6 +51,15 @@ def clipped_risk(t: torch.Tensor, rows: Rows, clip: float) -> float:
     return float((losses * rows.weight).sum() / rows.weight.sum())
 
 
+def wrong_classes(t: torch.Tensor, rows: Rows) -> dict[str, float]:
+    """The weighted share of rows whose class is not predicted, as "wrong"; nothing where labels are not all ±1."""
+    if not bool((rows.Y.abs() == 1).all()):
+        return {}
+    several = rows.Y.shape[1] > 1
+    missed = t.argmax(1) != rows.Y.argmax(1) if several else (t[:, 0] > 0) != (rows.Y[:, 0] > 0)
+    return {"wrong": float((missed * rows.weight).sum() / rows.weight.sum())}
+
+
 # ------------------------------------------------------------------------------------------ machines
 
 

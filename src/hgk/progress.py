@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -119,3 +119,22 @@ class _Tagged(Progress):
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self.parent, name, value)
+
+
+# ------------------------------------------------------------------------------------------- what a history tells
+
+ASIDE, FOLDS = "rows set aside", "5-fold cross-validation"
+
+
+def tried_kinds(history: Sequence[Event]) -> list[str]:
+    """The kinds of kernels that were compared on rows set aside."""
+    return [e["candidate"] for e in history if e.get("stage") == "candidate"]
+
+
+def honest_error(history: Sequence[Event]) -> tuple[str, Event] | None:
+    """How the fit judged what it chose on rows that no gradient had seen, and the event that has the risk there."""
+    found = {e["stage"]: e for e in history if e.get("stage") in ("chosen", "grid", "architecture")}
+    if "chosen" in found:
+        return ASIDE, found["chosen"]
+    event = found.get("architecture", found.get("grid"))
+    return None if event is None else (FOLDS, event)

@@ -24,8 +24,10 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from hgk import findings
 from hgk.bench.palette import LOOKS
 from hgk.estimators import HGKClassifier, HGKRegressor
-from hgk.findings import ASIDE, FOREST, NEW, SVM, Model, NewRows, Score, Tree
+from hgk.explain import error_words, plain_remark
+from hgk.findings import FOREST, LOO, NEW, SVM, Model, NewRows, Score, Tree
 from hgk.pages import assemble, colours, figure, or_none, plain_table, write
+from hgk.progress import ASIDE
 
 # What is shown at most: columns of figures, of the table of data and of the tree; pairs, points, rows, classes.
 RELEVANT, SUMMARISED, IN_TREE, EFFECTS, PAIRED = 20, 500, 16, 6, 12
@@ -117,6 +119,7 @@ def report_data(model: Model, new: NewRows | None = None) -> dict[str, Any]:
         "outputs": [_cut(name) for name in findings.output_names(model)],
         "errors": [_numbers(asdict(score)) for score in findings.errors(model, new)],
         "trees": [_tree_data(model, tree) for tree in findings.trees(model)],
+        "plain": plain_remark(model),
         "relevance": _numbers({**asdict(relevance), "order": order}),
         "effects": [_effect_data(effect) for effect in effects],
         "pairs": _pairs_data(model, order[:PAIRED]),
@@ -374,20 +377,12 @@ def _headline(data: dict[str, Any]) -> str:
     """The honest error, and how it compares."""
     scores = [Score(**{**cells, "r2": np.nan if cells["r2"] is None else cells["r2"]}) for cells in data["errors"]]
     ours = next((s for s in scores if s.basis == NEW), scores[0])
-    measure = (
-        f"a root mean squared error of {ours.rmse:.4g}, R² {ours.r2:.3f}"
-        if ours.rmse is not None
-        else f"a mean squared error of {ours.risk:.4g} for labels ±1, R² {ours.r2:.3f}"
-        if data["task"] == "classification"
-        else f"R² {ours.r2:.3f} over {len(data['outputs'])} outputs"
-    )
-    if ours.wrong is not None:
-        measure += f", {ours.wrong:.1%} of the classes wrong"
-    said = (
-        [f"On {ours.basis} this model has {measure}."]
-        if ours.basis in (ASIDE, NEW)
-        else [f"By {ours.basis} this model has {measure}."]
-    )
+    classes = data["task"] == "classification"
+    measure = error_words(ours.risk, ours.r2, ours.rmse, ours.wrong, classes, len(data["outputs"]))
+    said = [f"{'On' if ours.basis in (ASIDE, NEW) else 'By'} {ours.basis} this model has {measure}."]
+    left = next((s for s in scores if s.basis == LOO and s.wrong is not None), None)
+    if classes and ours.wrong is None and left is not None:
+        said.insert(0, f"By {LOO} {left.wrong:.1%} of the classes are wrong.")
     for method in (SVM, FOREST):
         same = [s for s in scores if s.method == method]
         other = next((s for s in same if s.basis == ours.basis), same[0] if same else None)
@@ -457,11 +452,18 @@ def _kernel_section(data: dict[str, Any]) -> str:
 
 
 def _columns_section(data: dict[str, Any]) -> str:
+    if data["plain"]:
+        return _nothing_told(data)
     several = len(data["trees"]) > 1
     caption = "The share of the kernels' exponents that each column carries over pairs of training rows." + (
         " Ticks: each averaged kernel; line: their standard deviation about the mean." if several else ""
     )
     return figure("relevance", "Relevance of columns", caption)
+
+
+def _nothing_told(data: dict[str, Any]) -> str:
+    said = f"{data['plain'][:1].upper()}{data['plain'][1:]}; their effects on predictions are below."
+    return f"<p>{escape(said)}</p>"
 
 
 def _effects_section(data: dict[str, Any]) -> str:
@@ -485,6 +487,8 @@ def _pairs_section(data: dict[str, Any]) -> str:
     found = data["pairs"]
     if len(found["columns"]) < 2:
         return "<p>There is a single column.</p>"
+    if data["plain"]:
+        return "<p>All columns stand in one node with equal weights: the plain kernel tells nothing about pairs.</p>"
     names = [data["columns"][j] for j in found["columns"]]
     listed = sorted(
         (
@@ -508,7 +512,9 @@ def _learning_section(data: dict[str, Any]) -> str:
     learned = data["learning"]
     parts = []
     if learned["runs"]:
-        caption = "What the weights minimise, step by step. Diamonds: the error on rows that no gradient has seen."
+        caption = "What the weights minimise, step by step. Circles: where a run ended."
+        if any(run["watched"] for run in learned["runs"]):
+            caption += " Diamonds: the error on rows that no gradient has seen."
         parts.append(figure("runs", "Training curves", caption))
     if learned["kinds"]:
         caption = (

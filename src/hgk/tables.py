@@ -39,6 +39,12 @@ MANY_TEXTS = 100
 ROOM = 8
 # Whole numbers that a target may take and still be taken for classes.
 MANY_CLASSES = 10
+# Of tables that are written.
+ENDINGS = (".csv", ".csv.gz", ".parquet", ".pq", ".feather", ".arrow")
+# A year first, or last with two or four digits; then perhaps a time.
+DATE = re.compile(
+    r"(?:(\d{4})([-/.])(\d{1,2})\2(\d{1,2})|(\d{1,2})([-/.])(\d{1,2})\6(?:\d{4}|\d\d))(?:[T ]+\d{1,2}:\d\d.{0,20})?"
+)
 
 
 class TableError(ValueError):
@@ -50,7 +56,16 @@ class Table:
     """A frame, and what was noticed on the way."""
 
     frame: pd.DataFrame
-    notes: list[str] = field(default_factory=list)
+    of_lines: list[str] = field(default_factory=list)
+    of_columns: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> list[str]:
+        return self.notes_on(self.frame.columns)
+
+    def notes_on(self, columns: Collection[str]) -> list[str]:
+        """Of the lines, and of those columns that will be used."""
+        return [*self.of_lines, *(note for name, note in self.of_columns.items() if name in set(columns))]
 
 
 # ------------------------------------------------------------------------------------------------------ reading
@@ -194,7 +209,7 @@ def _csv(text: str, name: str, delimiter: str | None, decimal: str | None, as_te
     frame.columns = pd.Index([str(c).strip() for c in frame.columns])
     _refuse_duplicates(list(frame.columns), name)
     frame = _large_numbers(frame, decimal, as_text)
-    return Table(frame, _short_rows(text, rows, delimiter) + _text_notes(frame, as_text))
+    return Table(frame, _short_rows(text, rows, delimiter), _text_notes(frame, as_text))
 
 
 def _beginning(text: str, lines: int = 20, least: int = 65536, most: int = 2**23) -> str:
@@ -290,24 +305,51 @@ def _refuse_duplicates(names: Sequence[str], where: str) -> None:
         )
 
 
-def _text_notes(frame: pd.DataFrame, expected: Collection[str]) -> list[str]:
+def _text_notes(frame: pd.DataFrame, expected: Collection[str]) -> dict[str, str]:
     """Columns that are taken as texts and may not have been meant so."""
-    notes = []
+    notes = {}
     for name in frame.columns:
         column = frame[name]
         if name in expected or not (column.dtype == object or isinstance(column.dtype, pd.StringDtype)):
             continue
-        cells = column.dropna().astype(str)
-        odd = [c for c in cells if not (_number(c, ".") or _number(c, ","))]
-        if len(odd) < 0.1 * len(cells):
-            such = f"such as {(odd or list(cells))[0]!r}"
-            notes.append(f"Column {name!r} is taken as text because of cells {such}; correct them, or give --decimal.")
-        elif (count := cells.nunique()) > MANY_TEXTS and count > len(cells) / 2:
-            notes.append(
-                f"Column {name!r} has {count} different texts in {len(cells)} rows, and the 30 most frequent count; "
-                "leave it out with --drop, or turn it into numbers."
-            )
+        note = _text_note(str(name), column.dropna().astype(str))
+        notes |= {} if note is None else {str(name): note}
     return notes
+
+
+def _text_note(name: str, cells: pd.Series) -> str | None:
+    odd = [c for c in cells if not (_number(c, ".") or _number(c, ","))]
+    if len(odd) < 0.1 * len(cells):
+        such = f"such as {(odd or list(cells))[0]!r}"
+        return f"Column {name!r} is taken as text because of cells {such}; correct them, or give --decimal."
+    dates = [c for c in odd if is_date(c)]
+    if 2 * len(dates) > len(cells):
+        return (
+            f"Column {name!r} looks like dates, such as {dates[0]!r}, and is taken as text, each date a category; turn "
+            "it into numbers, such as days since a date, or leave it out with --drop."
+        )
+    if (count := cells.nunique()) > MANY_TEXTS and count > len(cells) / 2:
+        return (
+            f"Column {name!r} has {count} different texts in {len(cells)} rows, and the 30 most frequent count; "
+            "leave it out with --drop, or turn it into numbers."
+        )
+    return None
+
+
+def is_date(cell: str) -> bool:
+    """Whether a text is a day: 2024-01-31, 31.1.2024, 1/31/2024 and the like, with or without a time.
+
+    Examples
+    --------
+    >>> from hgk.tables import is_date
+    >>> [is_date(cell) for cell in ("2024-01-31T12:00", "31.1.24", "1/31/2024", "2024-31-31", "1.2.3")]
+    [True, True, True, False, False]
+    """
+    found = DATE.fullmatch(cell.strip())
+    if found is None:
+        return False
+    one, two = (int(found[i]) for i in ((3, 4) if found[1] else (5, 7)))
+    return 1 <= min(one, two) <= 12 and 1 <= max(one, two) <= 31
 
 
 def _one_line(error: Exception) -> str:
@@ -365,19 +407,22 @@ def target_of(column: pd.Series, task: str = "auto") -> Target:
         raise TableError(f"The target {name!r} has no values; give a column with labels.")
     numbers = _numbers(cells)
     distinct = len(pd.unique(cells))
+    many = distinct > len(cells) / 2 and distinct > MANY_CLASSES
     if task == "auto":
         classes, reason = _decide(name, cells, numbers, distinct)
     else:
         classes, reason = task == "classification", f"{task}, as asked"
     if not classes and numbers is None:
         odd = next((v for v in cells if not isinstance(v, int | float | np.number)), cells.iloc[0])
-        raise TableError(f"The target {name!r} holds {odd!r}; regression needs numbers, so give --task classification.")
+        advice = "another target, or turn it into numbers" if many else "--task classification"
+        raise TableError(f"The target {name!r} holds {odd!r}; regression needs numbers, so give {advice}.")
     if classes and distinct < 2:
         raise TableError(f"The target {name!r} has the single value {cells.iloc[0]!r}; there is nothing to learn.")
-    if classes and distinct > len(cells) / 2 and distinct > MANY_CLASSES:
+    if classes and many:
+        advice = "--task regression, or another target" if numbers is not None else "another target"
         raise TableError(
             f"The target {name!r} has {distinct} different values in {len(cells)} rows, too many for classes; give "
-            "--task regression, or another target."
+            f"{advice}."
         )
     if classes and (numbers is None or cells.dtype == bool):
         return Target(cells.astype(str).to_numpy(dtype=object), True, reason, present)
@@ -406,9 +451,16 @@ def _decide(name: str, cells: pd.Series, numbers: np.ndarray | None, distinct: i
 # ------------------------------------------------------------------------------------------------------- writing
 
 
+def check_ending(path: str | Path) -> None:
+    """Refuse a name that promises another form than those which are written; a name without an ending is a CSV."""
+    name = Path(path).name.lower()
+    ending = "".join(Path(name).suffixes[-2:] if name.endswith(".gz") else Path(name).suffixes[-1:])
+    if ending and ending != ".gz" and not name.endswith(ENDINGS):
+        raise TableError(f"{path} ends in {ending}; {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]} is expected.")
+
+
 def write_table(frame: pd.DataFrame, path: str | Path) -> None:
     """CSV, with .gz zipped; Parquet and Feather by the ending; standard output for "-". Never half a file."""
-    name = str(path).lower()
     if str(path) == "-":
         try:
             sys.stdout.write(frame.to_csv(index=False))
@@ -419,7 +471,8 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
             reason = getattr(error, "strerror", None) or _one_line(error)
             raise TableError(f"Standard output could not be written ({reason}); make room, or give --out.") from error
         return
-    buffer = io.BytesIO()
+    check_ending(path)
+    name, buffer = str(path).lower(), io.BytesIO()
     if name.endswith((".parquet", ".pq")):
         frame.to_parquet(buffer, index=False)
     elif name.endswith((".feather", ".arrow")):

@@ -27,11 +27,11 @@ from rich.table import Table as Listing
 from hgk import tables
 from hgk.cli.shared import EXPECTED, Unusable, check_device, console, errors
 from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor, StoppedEarlyWarning
-from hgk.explain import contributions, given_rows, node_terms
+from hgk.explain import contributions, error_words, given_rows, node_terms, plain_remark, remark_on_plain
 from hgk.files import describe, load, save
 from hgk.inputs import is_mixed
 from hgk.plans import PRESETS
-from hgk.progress import Event
+from hgk.progress import ASIDE, Event
 
 EXPECTED.append(tables.TableError)
 Model = HGKRegressor | HGKQuantileRegressor | HGKClassifier
@@ -95,7 +95,7 @@ def fit(
     X = table.frame.drop(columns=[target, *_columns(drop, table.frame, "--drop")])[found.present].reset_index(drop=True)
     if not X.shape[1]:
         raise Unusable(f"The table has no column besides the target {target!r}; give at least one to predict from.")
-    notes = [note for note in table.notes if repr(target) not in note.split(" is taken as text")[0]]
+    notes = table.notes_on(X.columns)
     if not found.present.all():
         notes.append(f"{int((~found.present).sum())} rows without a value of {target!r} were left out.")
     levels = None if quantiles is None else _levels(quantiles)
@@ -103,6 +103,8 @@ def fit(
     model = _estimator(str(preset), found.classes, loss, tau, levels, common)
     if not quiet and not as_json:
         errors.print(f"{found.reason}: {len(X)} rows, {X.shape[1]} columns", markup=False, soft_wrap=True)
+        _tell(notes, quiet)
+    told = len(notes)
     begun = time.monotonic()
     with _interruptible("nothing was written"), _watched(model, seconds, quiet or as_json), _noted(notes) as stopped:
         model.fit(X, found.y)
@@ -119,7 +121,7 @@ def fit(
         score = _score(model, found.y)
     if write_report is not None:
         with _interruptible(f"{out} is written, the report is not"), _sentences():
-            write_report(model, report)
+            write_report(model, report, title=f"{target}, from {'standard input' if data == '-' else Path(data).name}")
     said: dict[str, Any] = {"model": str(out), "report": None if report is None else str(report), "target": target}
     said |= {
         "task": type(model).__name__,
@@ -129,8 +131,9 @@ def fit(
         "seconds": took,
     }
     basis = "held_out" if model._of_loss else "leave_one_out"
-    said |= {"stopped_early": bool(stopped), basis: score, "importances": _importances(model), "notes": notes}
-    _told(said, notes, as_json, quiet)
+    said |= {"stopped_early": bool(stopped), basis: score, "importances": _importances(model)}
+    said |= {"plain": plain_remark(model), "notes": notes}
+    _told(said, notes[told:], as_json, quiet)
 
 
 def _told(said: dict[str, Any], notes: Sequence[str], as_json: bool, quiet: bool) -> None:
@@ -147,7 +150,7 @@ def _told(said: dict[str, Any], notes: Sequence[str], as_json: bool, quiet: bool
     what = "held-out" if basis == "held_out" else "leave-one-out"
     console.print(f"{what} {how}, kernel and λ as chosen; fitted in {said['seconds']:.1f} s", markup=False)
     leaning = ", ".join(f"{name} {share:.2f}" for name, share in list(said["importances"].items())[:5])
-    console.print(f"the kernel leans on {leaning}", markup=False, soft_wrap=True)
+    console.print(said["plain"] or f"the kernel leans on {leaning}", markup=False, soft_wrap=True)
     console.print(f"model in {said['model']}", markup=False, soft_wrap=True)
     if said["report"]:
         console.print(f"report in {said['report']}", markup=False, soft_wrap=True)
@@ -374,6 +377,7 @@ def predict(
     if proba and not isinstance(fitted, HGKClassifier):
         raise Unusable("--proba was given with a regression; its certainty is told by --interval 0.9.")
     if out != "-":
+        tables.check_ending(out)
         _check_place(Path(out))
     _check_different({"MODEL": str(model), "DATA": data, "--out": out})
     notes: list[str] = []
@@ -397,7 +401,7 @@ def _inputs(model: Model, data: str, delimiter: str | None, decimal: str | None,
     reader = model._inputs.reader
     text = [name for name, levels in zip(reader.names, reader.levels, strict=True) if levels is not None]
     table = tables.read_table(data, delimiter, decimal, text)
-    notes += [note for note in table.notes if any(repr(name) in note for name in reader.names)]
+    notes += table.notes_on(reader.names)
     names = list(model.feature_names_in_) if hasattr(model, "feature_names_in_") else None
     X = tables.select(table.frame, names, model.n_features_in_)
     return X if names is not None else _unnamed(X)
@@ -472,10 +476,13 @@ def _kernel_explained(model: Model) -> dict[str, Any]:
             columns = {names[j]: float(shares[j]) for j in order if shares[j] > 0}
             nodes.append({"machine": m, "node": label, "kind": kind, "share": float(shares.sum()), "columns": columns})
         place += len(tree.coordinates)
-    return {"columns": _importances(model), "nodes": sorted(nodes, key=lambda node: -node["share"])}
+    found = {"columns": _importances(model), "nodes": sorted(nodes, key=lambda node: -node["share"])}
+    return found | {"plain": plain_remark(model)}
 
 
 def _show_kernel(said: dict[str, Any], top: int) -> None:
+    if said["plain"]:
+        console.print(f"{said['plain']}; the shares below are of how they were encoded", markup=False, soft_wrap=True)
     columns = Listing("column", "relevance", title="Columns: their share of the kernels' exponents")
     most = max([*said["columns"].values(), 1e-12])
     for name, share in list(said["columns"].items())[: max(top, 10)]:
@@ -587,6 +594,7 @@ def info(model: ModelFile, as_json: Json = False) -> None:
         _print_json(found)
         return
     summary, note = found["summary"], found["note"]
+    remark = remark_on_plain(summary.get("plain", False), summary.get("tried", []))
     lines = {
         "model": f"{summary.get('estimator')}"
         + (f", {summary['loss']}" if summary.get("loss", "LeastSquares") != "LeastSquares" else "")
@@ -597,8 +605,9 @@ def info(model: ModelFile, as_json: Json = False) -> None:
         if summary.get("rows") is None
         else f"{summary['rows']}, {summary['distinct_rows']} different",
         "classes": ", ".join(map(str, summary.get("classes") or [])),
+        "error": _error_line(summary),
         "columns": ", ".join(summary.get("columns", [])),
-        "leans on": ", ".join(f"{name} {share:.2f}" for name, share in _leading(summary)),
+        "kernel": remark or "leans on " + ", ".join(f"{name} {share:.2f}" for name, share in _leading(summary)),
         "learned": ", ".join(summary.get("chosen") or []),
         "machines": "; ".join(
             f"{m['kind']} on {m['rows']} rows, {m['nodes']} nodes, λ {m['lam']:.2g}"
@@ -610,6 +619,16 @@ def info(model: ModelFile, as_json: Json = False) -> None:
     for name, text in lines.items():
         if text:
             console.print(f"{name:14} {text}", markup=False, soft_wrap=True)
+
+
+def _error_line(summary: dict[str, Any]) -> str:
+    """The honest error that the fit found, in the words of the report."""
+    found = summary.get("error")
+    if found is None:
+        return ""
+    numbers = [found[name] for name in ("risk", "r2", "rmse", "wrong")]
+    said = error_words(*numbers, classes=summary.get("classes") is not None, outputs=summary.get("outputs", 1))
+    return f"{'on' if found['basis'] == ASIDE else 'by'} {found['basis']}: {said}"
 
 
 def _leading(summary: dict[str, Any], most: int = 5) -> list[tuple[str, float]]:
