@@ -465,7 +465,8 @@ def explain(
 
 def _kernel_explained(model: Model) -> dict[str, Any]:
     """Relevance of columns, and of the first-layer nodes of every machine."""
-    names, nodes, place = model._inputs.reader.names, [], 0
+    names, place = model._inputs.reader.names, 0
+    nodes: list[dict[str, Any]] = []
     for m, machine in enumerate(model.machines_):
         tree = machine.kernel.architecture
         for i in range(len(tree.coordinates)):
@@ -626,8 +627,8 @@ def _error_line(summary: dict[str, Any]) -> str:
     found = summary.get("error")
     if found is None:
         return ""
-    numbers = [found[name] for name in ("risk", "r2", "rmse", "wrong")]
-    said = error_words(*numbers, classes=summary.get("classes") is not None, outputs=summary.get("outputs", 1))
+    risk, r2, rmse, wrong = (found[name] for name in ("risk", "r2", "rmse", "wrong"))
+    said = error_words(risk, r2, rmse, wrong, summary.get("classes") is not None, summary.get("outputs", 1))
     return f"{'on' if found['basis'] == ASIDE else 'by'} {found['basis']}: {said}"
 
 
