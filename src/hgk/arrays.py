@@ -21,6 +21,9 @@ import torch
 TILE = 2**19
 
 
+DEVICES = "cpu, cuda, cuda:1, or auto"  # in the words of a command line
+
+
 def device_of(name: str | torch.device) -> torch.device:
     """The device of this name; "auto" is an accelerator if there is one. One that is not there is an error."""
     text = str(name)

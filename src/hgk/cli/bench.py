@@ -14,6 +14,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from hgk.arrays import DEVICES
 from hgk.bench import datasets, protocol, runner, store
 from hgk.bench.methods import METHODS, Effort
 from hgk.cli.shared import EXPECTED, Unusable, check_device, console, errors
@@ -44,7 +45,7 @@ def bench_run(
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time on this machine.")] = 1,
     threads: Annotated[int | None, typer.Option(min=1, help="Per run: cores / jobs; 1 on a cluster.")] = None,
     scheduler: Annotated[str | None, typer.Option(help="A Dask cluster: tcp://host:8786.")] = None,
-    device: Annotated[str, typer.Option(help="Of methods that can use one: cpu, cuda, cuda:1, or auto.")] = "cpu",
+    device: Annotated[str, typer.Option(help=f"Of methods that can use one: {DEVICES}.")] = "cpu",
     preset: Annotated[Preset, typer.Option(help="quick: two built-in sets, small sizes, minutes.")] = Preset.paper,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Do failed runs again.")] = False,
 ) -> None:

@@ -25,6 +25,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table as Listing
 
 from hgk import tables
+from hgk.arrays import DEVICES
 from hgk.cli.shared import EXPECTED, Unusable, check_device, console, errors
 from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor, StoppedEarlyWarning
 from hgk.explain import contributions, error_words, given_rows, node_terms, plain_remark, remark_on_plain
@@ -48,7 +49,7 @@ Preset = StrEnum("Preset", list(PRESETS))  # type: ignore[misc]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress.")]
 Delimiter = Annotated[str | None, typer.Option(help="Of a CSV: one character, or tab; detected if not given.")]
-Device = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1, or auto.")]
+Device = Annotated[str, typer.Option(help=f"Where to compute: {DEVICES}.")]
 Decimal = Annotated[str | None, typer.Option(help="Of a CSV: . or , ; detected if not given.")]
 Source = Annotated[str, typer.Argument(help="CSV, Parquet, Arrow or Feather, also gzipped; - for standard input.")]
 ModelFile = Annotated[Path, typer.Argument(help="A model that `hgk fit` or hgk.save wrote.")]
