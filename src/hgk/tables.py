@@ -307,7 +307,7 @@ def _refuse_duplicates(names: Sequence[str], where: str) -> None:
 
 def _text_notes(frame: pd.DataFrame, expected: Collection[str]) -> dict[str, str]:
     """Columns that are taken as texts and may not have been meant so."""
-    notes = {}
+    notes: dict[str, str] = {}
     for name in frame.columns:
         column = frame[name]
         if name in expected or not (column.dtype == object or isinstance(column.dtype, pd.StringDtype)):
