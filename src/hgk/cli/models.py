@@ -466,8 +466,8 @@ def explain(
 
 def _kernel_explained(model: Model) -> dict[str, Any]:
     """Relevance of columns, and of the first-layer nodes of every machine."""
-    names, place = model._inputs.reader.names, 0
     nodes: list[dict[str, Any]] = []
+    names, place = model._inputs.reader.names, 0
     for m, machine in enumerate(model.machines_):
         tree = machine.kernel.architecture
         for i in range(len(tree.coordinates)):
@@ -478,8 +478,8 @@ def _kernel_explained(model: Model) -> dict[str, Any]:
             columns = {names[j]: float(shares[j]) for j in order if shares[j] > 0}
             nodes.append({"machine": m, "node": label, "kind": kind, "share": float(shares.sum()), "columns": columns})
         place += len(tree.coordinates)
-    found = {"columns": _importances(model), "nodes": sorted(nodes, key=lambda node: -node["share"])}
-    return found | {"plain": plain_remark(model)}
+    nodes = sorted(nodes, key=lambda node: -float(node["share"]))
+    return {"columns": _importances(model), "nodes": nodes, "plain": plain_remark(model)}
 
 
 def _show_kernel(said: dict[str, Any], top: int) -> None:
@@ -628,8 +628,8 @@ def _error_line(summary: dict[str, Any]) -> str:
     found = summary.get("error")
     if found is None:
         return ""
-    risk, r2, rmse, wrong = (found[name] for name in ("risk", "r2", "rmse", "wrong"))
-    said = error_words(risk, r2, rmse, wrong, summary.get("classes") is not None, summary.get("outputs", 1))
+    numbers = {name: found[name] for name in ("risk", "r2", "rmse", "wrong")}
+    said = error_words(**numbers, classes=summary.get("classes") is not None, outputs=summary.get("outputs", 1))
     return f"{'on' if found['basis'] == ASIDE else 'by'} {found['basis']}: {said}"
 
 
