@@ -228,8 +228,9 @@ def test_thresholds_and_probabilities_are_of_rows_kept_aside_and_of_their_weight
     for one, rows in ((model, mask | True), (half, mask)):
         first = rows & (Y[:, 0] < 0)
         scaled = torch.from_numpy(s[first] * (s[first].sum() / (s[first] ** 2).sum()))  # Kish's number of rows
-        by_hand = weighted_quantile(torch.from_numpy(t[first, 0]), scaled, 0.8)
-        assert one.threshold_for(0.2) == float(by_hand)
+        for rate in (0.1, 0.2, 0.3, 0.5):
+            by_hand = weighted_quantile(torch.from_numpy(t[first, 0]), scaled, 1 - rate)
+            assert one.threshold_for(rate) == float(by_hand)
         found = Calibration.of(t[rows], Y[rows], s[rows])
         assert one.predict_proba(X_new) == pytest.approx(found.probabilities(one._predict_columns(X_new)))
     assert (half.predict_proba(X_new) != model.predict_proba(X_new)).all()

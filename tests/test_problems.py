@@ -407,3 +407,11 @@ def test_a_machine_on_a_part_is_the_solution_there_and_predicts_the_rest(problem
     assert torch.allclose(machine.held_out[out], KERNEL.matrix(rows.X[out], rows.X[part]) @ alpha, atol=2e-2)
     assert machine.held_out.isfinite().all(1).sum() == len(out)
     assert torch.allclose(machine(rows.X), KERNEL.matrix(rows.X, rows.X[part]) @ alpha, atol=2e-2)
+
+
+def test_levels_have_a_lam_each_and_classes_one_together():
+    risks = torch.tensor([[1.0, 5.0], [2.0, 1.0], [9.0, 4.0]]).double()
+    at, risk = best_lams(Problem(Pinball(LEVELS), own_lam=True), risks)
+    assert (at.tolist(), risk) == ([0, 1], 2.0)
+    at, risk = best_lams(Problem(Hinge()), risks)
+    assert (at.tolist(), risk) == ([1, 1], 3.0)
