@@ -736,10 +736,10 @@ class HGKRegressor(RegressorMixin, _HGK):
         some = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(n)[:JACKKNIFE]))
         bounds = []
         with threads_for(n, device), room_for(n, device):
+            machines, there = [machine.to(device) for machine in self.machines_], rows.to(device)
             # one block of rows at a time: f^(-i)(x) is rows x 2000 x outputs
             for block in blocks(len(features), max(1, 2**25 // (len(some) * rows.Y.shape[1]))):
-                machines = [machine.to(device) for machine in self.machines_]
-                found = loo_average(machines, rows.to(device), CLIP, features[block].to(device), some)
+                found = loo_average(machines, there, CLIP, features[block].to(device), some)
                 own, elsewhere = (part.to(AT_REST) for part in found)
                 r = (rows.Y[some] - own).abs().T[:, None, :]
                 weight = rows.weight[some] * (rows.size / float(rows.weight.sum()))

@@ -161,8 +161,8 @@ class HierarchicalKernel:
         With ``Z=None`` the sweep runs over the tiles on and below the diagonal and takes ∂J/∂K_ab and
         ∂J/∂K_ba together.
         """
-        rectangular_maps = Z is not None and self.architecture.oblique  # seldom asked for
-        found = (Sweep(self, X, Z) if rectangular_maps else self._sweep(X, Z)).backward(dJ_dK)
+        fits = fused.suits_backward(self.architecture, X, Z)
+        found = (self._sweep(X, Z) if fits else Sweep(self, X, Z)).backward(dJ_dK)
         return tuple(g.to(w.device) for g, w in zip(found, self.W, strict=True))
 
     def derivatives(self, X: torch.Tensor) -> Iterator[Derivative]:

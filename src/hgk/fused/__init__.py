@@ -26,6 +26,11 @@ def suits(architecture: Architecture, X: torch.Tensor) -> bool:
     return architecture.depth <= 2 and installed() and (X.is_cuda or os.environ.get("TRITON_INTERPRET") == "1")
 
 
+def suits_backward(architecture: Architecture, X: torch.Tensor, Z: torch.Tensor | None) -> bool:
+    """The same for the backward sweep, which takes oblique nodes on one set of rows alone."""
+    return suits(architecture, X) and (Z is None or not architecture.oblique)
+
+
 def sweep(
     architecture: Architecture, W: Weights, gamma: float, X: torch.Tensor, Z: torch.Tensor | None = None
 ) -> FusedSweep:

@@ -36,8 +36,8 @@ TOGETHER = 4
 class Layout:
     """Where a tree's nodes and columns lie, on a device: what does not change with weights or rows."""
 
-    def __init__(self, architecture: Architecture, device: torch.device, G: int | None = None):
-        self.architecture, self.device, self.G = architecture, device, G or 0
+    def __init__(self, architecture: Architecture, device: torch.device):
+        self.architecture, self.device = architecture, device
         self.flat = architecture.depth == 1
         self.absolute = all(q in (1.0, 2.0) for q in architecture.q)
         self.oblique = list(architecture.oblique)
@@ -56,7 +56,7 @@ class Layout:
         """Groups of G nodes where one difference for all is cheaper than columns of their own."""
         sets, q = self.architecture.coordinates, self.architecture.q
         kinds = [[i for i in plain if q[i] == exponent] for exponent in dict.fromkeys(q[i] for i in plain)]
-        self.G = self.G or (8 if max(map(len, kinds), default=0) > 4 else 4)
+        self.G = 8 if max(map(len, kinds), default=0) > 4 else 4
         parts = [kind[a : a + self.G] for kind in kinds for a in range(0, len(kind), self.G)]
         unions = [sorted({j for i in part for j in sets[i]}) for part in parts]
         dense = [
@@ -249,7 +249,7 @@ class FusedSweep:
         """∂J/∂W from ∂J/∂K (symmetric where K is), one array per layer, in float64."""
         layout, grads = self.layout, [torch.zeros_like(w) for w in self.W]
         if layout.oblique and not self.symmetric:
-            raise NotImplementedError("Oblique nodes on two sets of rows go through hgk.kernels.Sweep.")
+            raise ValueError("Oblique nodes were given with two sets of rows; use HierarchicalKernel.backward.")
         K = self.matrix() if self.K is None else self.K
         dJ_dK = dJ_dK.to(K).contiguous()
         edges = [self._single_sums(K, dJ_dK, grads)] if layout.plain else []
