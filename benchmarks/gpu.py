@@ -256,6 +256,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    machine = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "python": platform.python_version()}
+    machine |= {"date": datetime.now(UTC).date().isoformat()}
     rows = []
     for name in options.only:
         try:
@@ -264,10 +266,8 @@ def main() -> None:
             rows.append({"what": name, "failed": f"{type(error).__name__}: {error}"[:500]})
             print(name, rows[-1]["failed"], flush=True)
         torch.cuda.empty_cache()
-    machine = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "python": platform.python_version()}
-    machine |= {"date": datetime.now(UTC).date().isoformat()}
-    if options.out:
-        options.out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+        if options.out:  # part by part, so that a run that is cut off leaves what it had
+            options.out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
     print(machine)
 
 
