@@ -88,6 +88,16 @@ def test_products_without_the_matrix(name, columns, dtype):
 
 
 @kernels
+def test_no_rows_have_no_predictions():
+    tree, _, m = SHAPES["100 columns, all kinds"]
+    kernel, rng = random_kernel(tree), np.random.default_rng(0)
+    X, Z = (torch.from_numpy(rng.standard_normal((rows, tree.d))).to(DEVICE) for rows in (0, m))
+    ours = fused.sweep(tree, kernel.W, 1.0, X, Z)
+    assert ours.matrix().shape == (0, m)
+    assert ours.multiply(torch.ones(m, 2, device=DEVICE, dtype=X.dtype)).shape == (0, 2)
+
+
+@kernels
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("name", SHAPES)
 def test_backward_sweeps_are_their_plain_twins(name, dtype):

@@ -11,8 +11,8 @@ from hgk import arrays
 from hgk.architectures import inhomogeneous, isotropic, two_layers
 from hgk.machines import Rows, clipped_risk, train
 from hgk.optimisers import Algorithm1, algorithm1, annealing
-from hgk.optimisers.annealing import MOVE, Block, accepts, anneal, draws
-from hgk.optimisers.armijo import SLOPE, descend
+from hgk.optimisers.annealing import MOVE, Annealing, Block, accepts, anneal, draws
+from hgk.optimisers.armijo import SLOPE, Descending, descend
 from hgk.optimisers.objective import Objective
 from hgk.progress import Progress
 
@@ -125,9 +125,10 @@ def test_algorithm1_returns_the_weights_with_the_smallest_risk_on_D3(monkeypatch
     tried = []
     remember = algorithm1._Run._remember
 
-    def spy(self, objective, W, i, how):
-        tried.append((objective.risk(W, self.rows[torch.from_numpy(self.D3)]), W))
-        remember(self, objective, W, i, how)
+    def spy(self, objective, W, risk_D2, *rest):
+        assert risk_D2 == pytest.approx(objective.risk(W), rel=1e-9)
+        tried.append((objective.risk(W, self.D3), W))
+        return remember(self, objective, W, risk_D2, *rest)
 
     monkeypatch.setattr(algorithm1._Run, "_remember", spy)
     kernel, history = run(random_rows(120))
@@ -139,26 +140,26 @@ def test_algorithm1_returns_the_weights_with_the_smallest_risk_on_D3(monkeypatch
 
 def test_algorithm1_switches_to_annealing_only_after_a_local_minimum_and_reshuffles_only_without_progress(monkeypatch):
     reshuffled, minima = [], []
-    reshuffle, descend_ = algorithm1._Run._reshuffle, algorithm1.descend
+    reshuffle, descend_all = algorithm1._Run._reshuffle, algorithm1.FULFIL[Descending]
 
-    def spy_descend(*args):
-        found = descend_(*args)
-        minima.append(found.at_minimum)
+    def spy_descend(wishes):
+        found = descend_all(wishes)
+        minima.extend(descent.at_minimum for descent in found)
         return found
 
     def spy_reshuffle(self):
-        D3, together = self.D3.copy(), set(self.D1) | set(self.D2)
+        D3, together = self.D3, set(self.D1) | set(self.D2)
         sizes = len(self.D1), len(self.D2)
         before = set(self.D1)
         reshuffle(self)
         assert set(self.D1) != before
-        assert np.array_equal(self.D3, D3)
+        assert self.D3 is D3
         assert set(self.D1) | set(self.D2) == together
         assert (len(self.D1), len(self.D2)) == sizes
         reshuffled.append(self.best_risk)
 
     monkeypatch.setattr(algorithm1._Run, "_reshuffle", spy_reshuffle)
-    monkeypatch.setattr(algorithm1, "descend", spy_descend)
+    monkeypatch.setitem(algorithm1.FULFIL, Descending, spy_descend)
     _, history = run(random_rows(120), M=6, L=6, N3=200)
     assert any(minima)
     steps = [event["step"] for event in history]
@@ -175,19 +176,18 @@ def test_algorithm1_switches_to_annealing_only_after_a_local_minimum_and_reshuff
 
 def test_algorithm1_anneals_N1_steps_first_and_N2_after_a_minimum_from_where_it_was(monkeypatch):
     calls, trained = [], []
-    anneal_, train_ = algorithm1.anneal, algorithm1._Run._train
+    anneal_all, train_ = algorithm1.FULFIL[Annealing], algorithm1._Run._train
 
-    def spy_anneal(objective, W, steps, rng, progress):
-        found = anneal_(objective, W, steps, rng, progress)
-        calls.append((steps, objective, W))
-        return found
+    def spy_anneal(wishes):
+        calls.extend((wish.steps, wish.objective, wish.W) for wish in wishes)
+        return anneal_all(wishes)
 
     def spy_train(self, W, *rest):
-        objective = train_(self, W, *rest)
+        objective = yield from train_(self, W, *rest)
         trained.append((W, objective, set(self.D1), set(self.D2)))
         return objective
 
-    monkeypatch.setattr(algorithm1, "anneal", spy_anneal)
+    monkeypatch.setitem(algorithm1.FULFIL, Annealing, spy_anneal)
     monkeypatch.setattr(algorithm1._Run, "_train", spy_train)
     run(random_rows(120), M=3, L=6, N1=7, N2=5, N3=300)
     firsts = [call for call in calls if call[0] == 7]

@@ -12,6 +12,7 @@ from hgk.machines import train
 from hgk.optimisers import Algorithm1
 from hgk.progress import Progress
 from hgk.selection import (
+    Grid,
     GridResult,
     Task,
     fold_numbers,
@@ -21,7 +22,7 @@ from hgk.selection import (
     mean_grid,
     one_kernel,
     search,
-    search_with,
+    search_all,
     three_parts,
 )
 from reference import machine
@@ -71,6 +72,29 @@ def test_search_equals_refits_with_weights_and_clipping_and_scales_its_grid_by_t
                 t = K[np.ix_(B, T)] @ machine(K[np.ix_(T, T)], Y[T], s[T].sum() * lam, s[T])
                 loss += s[B] @ ((np.clip(t, -0.3, 0.3) - Y[B]) ** 2)[:, 0]
             assert found.risks[i, j] == pytest.approx(loss / s.sum(), rel=1e-3)
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_grids_searched_together_are_each_alone(monkeypatch, complete):
+    """Of different lengths, trees, folds, labels, weights and λ; one width at a time, and several."""
+    rng, grids = np.random.default_rng(0), []
+    for seed, (n, tree) in enumerate([(60, inhomogeneous(5)), (47, two_layers(5, 4)), (53, isotropic(5))]):
+        rows = random_rows(n, seed=seed, weighted=True)
+        kernel = HierarchicalKernel(tree, tree.start(rows.spread, rng))
+        fold_of = np.where(rng.random(n) < 0.2, -1, fold_numbers(n, 3, rng))
+        grids.append(Grid(kernel, rows, fold_of, lam_grid(n, 6), 0.5, torch.float64, complete))
+    alone = search_all(grids)
+    for stack in (1, 3 * 3 * 60**2):
+        monkeypatch.setattr(selection, "STACK", stack)
+        for found, expected in zip(selection._search_together(grids), alone, strict=True):
+            np.testing.assert_allclose(found.gammas, expected.gammas)
+            np.testing.assert_array_equal(found.lams, expected.lams)
+            assert found.resolved[found.best]
+            sure = found.resolved & expected.resolved
+            # a resolved risk stands to two thousandths
+            np.testing.assert_allclose(found.risks[sure], expected.risks[sure], rtol=1e-2)
+            assert found.risk == pytest.approx(expected.risk, rel=1e-2)
+            assert sure.all() or not complete
 
 
 def test_mean_grid_is_the_mean_and_chooses_only_what_every_fold_resolved():
@@ -139,11 +163,11 @@ def test_the_papers_protocol_averages_complete_grids(monkeypatch):
     job, rng = task()
     asked = []
 
-    def spy(*args, **options):
-        asked.append(options.get("complete", False))
-        return search_with(*args, **options)
+    def spy(grids):
+        asked.extend(grid.complete for grid in grids)
+        return search_all(grids)
 
-    monkeypatch.setattr(selection, "search_with", spy)
+    monkeypatch.setattr(selection, "search_all", spy)
     kernel_per_fold([inhomogeneous(5)], Algorithm1(M=1, L=1, N1=5, N2=5, N3=1), job, rng, Progress())
     assert asked == [True] * 5
 

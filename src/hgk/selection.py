@@ -19,6 +19,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import cast
 
 import numpy as np
@@ -26,7 +27,7 @@ import torch
 from joblib import Parallel, delayed
 
 from hgk.architectures import Architecture
-from hgk.arrays import accelerated, require_memory
+from hgk.arrays import accelerated, available_memory, require_memory
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Machine, Rows, train
 from hgk.problems import Choice, LossGrid, Problem, loss_search, train_on_folds, train_part
@@ -110,6 +111,24 @@ class GridResult:
         return float(self.risks[self.best])
 
 
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """A wish for the held-out risks over the (λ, γ) grid, of least squares or of a problem's loss.
+
+    Rows with ``fold_of = -1`` are never held out.
+    """
+
+    kernel: HierarchicalKernel
+    rows: Rows
+    fold_of: np.ndarray
+    lams: np.ndarray
+    clip: float
+    dtype: torch.dtype = torch.float32
+    complete: bool = False
+    progress: Progress | None = None
+    problem: Problem | None = None
+
+
 def search(
     kernel: HierarchicalKernel,
     rows: Rows,
@@ -120,30 +139,68 @@ def search(
     complete: bool = False,
     progress: Progress | None = None,
 ) -> GridResult:
-    """Held-out risks over the (λ, γ) grid; rows with ``fold_of = -1`` are never held out.
+    """The risks of one :class:`Grid`.
 
     The γ-free exponent is computed once; each γ costs one exponential of it and a few dozen to a few
     hundred products, shared by all folds, outputs and λ (see :mod:`hgk.solvers.krylov`). Single
     precision is enough here: the search ranks risks whose sampling error is above 1 %, and the chosen
     machines are solved again in double precision. A wish to stop is granted between widths.
     """
-    n = len(rows)
-    require_memory(n, n, 4, dtype, "The grid search's kernel matrix", rows.X.device)
-    S = kernel.exponent(rows.X.to(dtype))
-    gammas = widths(kernel, S)
-    shape = len(gammas), len(lams)
+    return _search_together([Grid(kernel, rows, fold_of, lams, clip, dtype, complete, progress)])[0]
+
+
+def search_all(grids: Sequence[Grid]) -> list[GridResult | LossGrid]:
+    """Of many: least squares by Krylov spaces, other losses by paths over λ on every fold.
+
+    On an accelerator as many together as fit into half of its memory: S, K, an exponential and the basis of each.
+    """
+    loads: list[list[Grid]] = []
+    left = 0.0
+    for grid in grids:
+        need = 4 * len(grid.rows) ** 2 * grid.dtype.itemsize
+        alone = grid.problem is not None or not accelerated(grid.rows.X)
+        if alone or need > left:
+            loads.append([])
+            left = 0.0 if alone else available_memory(grid.rows.X.device) / 2
+        loads[-1].append(grid)
+        left -= need
+    return [found for load in loads for found in (_search_together(load) if load[0].problem is None else _paths(*load))]
+
+
+def _search_together(grids: Sequence[Grid]) -> list[GridResult]:
+    """All with the same settings; the shorter ones are filled up by rows without weight."""
+    first, many, n = grids[0], len(grids), max(len(grid.rows) for grid in grids)
+    require_memory(n, n, 4, first.dtype, "The grid search's kernel matrix", first.rows.X.device)
+    S = [grid.kernel.exponent(grid.rows.X.to(first.dtype)) for grid in grids]
+    gammas = np.stack([widths(grid.kernel, s) for grid, s in zip(grids, S, strict=True)])
+    shape = many, gammas.shape[1], len(first.lams)
     risks, resolved, products = np.full(shape, np.inf), np.zeros(shape, dtype=bool), 0
-    folds, shifts = torch.from_numpy(fold_of).to(S.device), torch.as_tensor(lams)
-    room = STACK if not accelerated(S) else 64 * STACK  # there, launches cost more than steps that are not needed
-    for stack in _widths_from_the_middle(len(gammas), max(1, room // n**2)):
-        K = torch.stack([torch.exp(S * -(gammas[i] ** -2)) for i in stack])
-        known = float(np.where(resolved, risks, np.inf).min())
-        found = fold_risks(K, rows.Y.to(dtype), folds, shifts, rows.weight, clip, complete=complete, known=known)
-        risks[stack], resolved[stack] = found.risks.cpu().numpy(), found.resolved.cpu().numpy()
+    problems = [_problem(grid, n) for grid in grids]
+    parts = problems[0] if many == 1 else [torch.stack(part) for part in zip(*problems, strict=True)]
+    room = STACK if not accelerated(S[0]) else 64 * STACK  # there, launches cost more than steps that are not needed
+    for stack in _widths_from_the_middle(shape[1], max(1, room // (many * n**2))):
+        K = S[0].new_zeros(many * len(stack), n, n)
+        for out, (p, i) in zip(K, product(range(many), stack), strict=True):
+            torch.mul(S[p], -(gammas[p, i] ** -2), out=out[: len(S[p]), : len(S[p])]).exp_()
+        known = torch.from_numpy(np.where(resolved, risks, np.inf).min((1, 2))).repeat_interleave(len(stack))
+        Y, folds, weight, lams = parts if many == 1 else (part.repeat_interleave(len(stack), 0) for part in parts)
+        found = fold_risks(K, Y, folds, lams, weight, first.clip, complete=first.complete, known=known)
+        risks[:, stack] = found.risks.cpu().numpy().reshape(many, len(stack), -1)
+        resolved[:, stack] = found.resolved.cpu().numpy().reshape(many, len(stack), -1)
         products += found.steps * len(stack)
-        if progress is not None and progress.cut(when=bool(resolved.any())):
+        some = bool(resolved.any((1, 2)).all())
+        if any(grid.progress is not None and grid.progress.cut(when=some) for grid in grids):
             break
-    return GridResult(gammas, np.asarray(lams), risks, resolved, products)
+    return [GridResult(gammas[p], np.asarray(g.lams), risks[p], resolved[p], products) for p, g in enumerate(grids)]
+
+
+def _problem(grid: Grid, n: int) -> list[torch.Tensor]:
+    """Y, folds, weights and λ on the rows' device; up to n rows, those added without weight and never held out."""
+    rows, more = grid.rows, n - len(grid.rows)
+    Y = torch.nn.functional.pad(rows.Y.to(grid.dtype), (0, 0, 0, more))
+    folds = torch.from_numpy(np.pad(grid.fold_of, (0, more), constant_values=-1)).to(Y.device)
+    weight = torch.nn.functional.pad(rows.weight, (0, more))
+    return [Y, folds, weight, torch.as_tensor(grid.lams).to(Y.device)]
 
 
 def widths(kernel: HierarchicalKernel, S: torch.Tensor) -> np.ndarray:
@@ -162,15 +219,20 @@ def search_with(
     complete: bool = False,
     progress: Progress | None = None,
 ) -> GridResult | LossGrid:
-    """The same for any loss: least squares by Krylov spaces, the others by paths over λ on every fold."""
-    if problem is None:
-        return search(kernel, rows, fold_of, lams, clip, complete=complete, progress=progress)
-    n = len(rows)
+    """The same as :func:`search` for any loss."""
+    return search_all([Grid(kernel, rows, fold_of, lams, clip, complete=complete, progress=progress, problem=problem)])[
+        0
+    ]
+
+
+def _paths(grid: Grid) -> list[LossGrid]:
+    n, problem = len(grid.rows), cast(Problem, grid.problem)
     require_memory(n, n, 4, torch.float64, "The grid search's kernel matrices")
-    S = kernel.exponent(rows.X)
-    gammas = widths(kernel, S)
+    S = grid.kernel.exponent(grid.rows.X)
+    gammas = widths(grid.kernel, S)
     order = [i for (i,) in _widths_from_the_middle(len(gammas), 1)]
-    return loss_search(problem, rows, fold_of, gammas, lams, S, order, complete, progress)
+    found = loss_search(problem, grid.rows, grid.fold_of, gammas, grid.lams, S, order, grid.complete, grid.progress)
+    return [found]
 
 
 def _widths_from_the_middle(size: int, at_once: int) -> list[list[int]]:
@@ -297,23 +359,31 @@ def _learn_on_fold(optimiser, architecture, task: Task, fold: int, rng, progress
     part = task.rows[task.training_part(fold)]
     with at_work():
         kernel = optimiser.learn(architecture, part, task.clip, rng, progress, task.problem)
-        return None if progress.aborted else _judged_on_fold(kernel, task, fold, progress)
+        return None if progress.aborted else _judged_on_folds([kernel], task, [fold], [progress])[0]
 
 
 def _learn_together(optimiser, attempts, task: Task):
     """The same for all architectures and folds at once."""
     parts = [(tree, task.rows[task.training_part(fold)], rng, told) for tree, _, fold, rng, told in attempts]
     kernels = optimiser.learn_together(parts, task.clip, task.problem)
-    return [
-        _judged_on_fold(kernel, task, fold, told)
-        for kernel, (_, _, fold, _, told) in zip(kernels, attempts, strict=True)
-    ]
+    through = [i for i, (*_, told) in enumerate(attempts) if not told.aborted]
+    folds, tolds = ([attempts[i][place] for i in through] for place in (2, 4))
+    judged = dict(zip(through, _judged_on_folds([kernels[i] for i in through], task, folds, tolds), strict=True))
+    return [judged.get(i) for i in range(len(attempts))]
 
 
-def _judged_on_fold(kernel: HierarchicalKernel, task: Task, fold: int, progress: Progress):
-    held_out = np.where(task.fold_of == fold, 0, -1)
+def _judged_on_folds(
+    kernels: Sequence[HierarchicalKernel], task: Task, folds: Sequence[int], progresses: Sequence[Progress]
+) -> list[tuple[HierarchicalKernel, GridResult | LossGrid, torch.Tensor]]:
+    """Every kernel with its risks on its fold, and the rows that it is to be trained on."""
     # complete: a cell that cannot win in this fold may still win in the mean over folds
-    grid = search_with(task.problem, kernel, task.rows, held_out, task.lams, task.clip, complete=True)
-    progress.report(stage="fold", risk=grid.risk)
-    progress.through += 1
-    return kernel, grid, task.training_part(fold)
+    held_out = [np.where(task.fold_of == fold, 0, -1) for fold in folds]
+    asked = [
+        Grid(kernel, task.rows, out, task.lams, task.clip, complete=True, problem=task.problem)
+        for kernel, out in zip(kernels, held_out, strict=True)
+    ]
+    found = search_all(asked)
+    for grid, progress in zip(found, progresses, strict=True):
+        progress.report(stage="fold", risk=grid.risk)
+        progress.through += 1
+    return [(kernel, grid, task.training_part(fold)) for kernel, grid, fold in zip(kernels, found, folds, strict=True)]

@@ -169,7 +169,7 @@ class FusedSweep:
         if self.layout.oblique:
             mapped = self.A.mT.to(X) @ Xt[self.layout.map_columns]
             zeros = mapped.new_zeros(len(mapped), self.layout.width - mapped.shape[1], mapped.shape[2])
-            Y = torch.cat([torch.cat([mapped, zeros], 1).view(-1, Xt.shape[1]), Y])
+            Y = torch.cat([torch.cat([mapped, zeros], 1).flatten(0, 1), Y])
         return Xt, Y
 
     def _of_singles(self) -> tuple[torch.Tensor, ...]:

@@ -19,9 +19,10 @@ risks on D2 and D3.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,12 +30,12 @@ import torch
 from hgk.architectures import Architecture, Weights, isotropic
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Rows, train
-from hgk.optimisers.annealing import Annealed, Annealing, anneal, anneal_all
-from hgk.optimisers.armijo import descend
-from hgk.optimisers.objective import Objective
+from hgk.optimisers.annealing import Annealing, anneal_all
+from hgk.optimisers.armijo import Descending, descend_all
+from hgk.optimisers.objective import Objective, Risk, risks_all
 from hgk.problems import MAIN, Choice, Problem
 from hgk.progress import Progress
-from hgk.selection import FOLDS, fold_numbers, lam_grid, search_with, three_parts
+from hgk.selection import FOLDS, Grid, fold_numbers, lam_grid, search_all, three_parts
 
 # With fewer rows than this D2 has no more than two of them, and a risk on two rows teaches nothing.
 FEWEST_ROWS = 12
@@ -88,7 +89,7 @@ class Algorithm1:
         problem: Problem | None = None,
     ) -> HierarchicalKernel:
         """The kernel whose weights had the smallest risk on D3, of least squares or of the problem's loss."""
-        return alone(self.search(architecture, rows, clip, rng, progress, problem))
+        return together([self.search(architecture, rows, clip, rng, progress, problem)])[0]
 
     def learn_together(
         self,
@@ -96,7 +97,7 @@ class Algorithm1:
         clip: float,
         problem: Problem | None = None,
     ) -> list[HierarchicalKernel]:
-        """Of several searches, whose annealing goes side by side."""
+        """Of several searches, side by side."""
         return together([self.search(tree, rows, clip, rng, told, problem) for tree, rows, rng, told in parts])
 
     def search(
@@ -108,39 +109,39 @@ class Algorithm1:
         progress: Progress,
         problem: Problem | None = None,
     ) -> Search:
-        """The same as a generator, which asks for annealing and is sent what came of it."""
+        """The same as a generator, which asks for what is costly and is sent what came of it."""
         kernel = HierarchicalKernel(architecture, architecture.start(rows.spread, rng))
         if architecture.tied or len(rows) < FEWEST_ROWS:
             return kernel
         return (yield from _Run(self, kernel, rows, clip, rng, progress, problem).run())
 
 
-Search = Generator[Annealing, Annealed, HierarchicalKernel]
-
-
-def alone(search: Search) -> HierarchicalKernel:
-    """A search by itself."""
-    try:
-        wish = next(search)
-        while True:
-            found = anneal(wish.objective, wish.W, wish.steps, wish.rng, wish.progress)
-            wish = search.send(found)
-    except StopIteration as end:
-        return end.value
+# What a search asks for, and by what it is fulfilled for many searches at once.
+Wish = Grid | Annealing | Descending | Risk
+FULFIL: dict[type, Callable[[Sequence], Sequence]] = {
+    Grid: search_all,
+    Annealing: anneal_all,
+    Descending: descend_all,
+    Risk: risks_all,
+}
+Search = Generator[Wish, Any, HierarchicalKernel]
 
 
 def together(searches: Sequence[Search]) -> list[HierarchicalKernel]:
-    """Searches side by side: each goes on until it wants to anneal, and then all that want to do so anneal together."""
+    """Searches side by side: each goes on until it asks for something, and then all are given what they ask for."""
     ended: dict[int, HierarchicalKernel] = {}
-    found: dict[int, Annealed | None] = dict.fromkeys(range(len(searches)))
+    found: dict[int, Any] = dict.fromkeys(range(len(searches)))
     while found:
-        wishes: dict[int, Annealing] = {}
-        for i, annealed in found.items():
+        wishes: dict[int, Wish] = {}
+        for i, answer in found.items():
             try:
-                wishes[i] = next(searches[i]) if annealed is None else searches[i].send(annealed)
+                wishes[i] = searches[i].send(answer)
             except StopIteration as end:
                 ended[i] = end.value
-        found = dict(zip(wishes, anneal_all(list(wishes.values())), strict=True))
+        found = {}
+        for kind, fulfil in FULFIL.items():
+            some = {i: wish for i, wish in wishes.items() if isinstance(wish, kind)}
+            found |= zip(some, fulfil(list(some.values())), strict=True)
     return [ended[i] for i in range(len(searches))]
 
 
@@ -158,7 +159,8 @@ class _Run:
         self.settings, self.kernel, self.given, self.clip, self.problem = settings, kernel, rows, clip, problem
         self.rows = rows if problem is None else replace(rows, Y=problem.labels(rows.Y.to(MAIN)).to(rows.Y))
         self.rng, self.progress = rng, progress
-        self.D1, self.D2, self.D3 = three_parts(len(rows), rng)
+        self.D1, self.D2, D3 = three_parts(len(rows), rng)
+        self.D3 = self.rows[torch.from_numpy(D3)]
         self.best, self.best_risk = kernel.W, float("inf")
         self.plain = plain_kernel(kernel.architecture.d)
 
@@ -167,25 +169,25 @@ class _Run:
         for i in range(self.settings.M):
             if self.progress.cut():
                 break
-            objective = self._train(W)
-            self._remember(objective, W, i, "start")
+            objective = yield from self._train(W)
+            yield from self._remember(objective, W, (yield Risk(objective, W, objective.D2)), i, "start")
             before = self.best_risk
             W = (yield Annealing(objective, W, self.settings.N1, self.rng, self.progress)).W
             W = yield from self._searches(objective, W, i)
             if self.best_risk >= before:
                 self._reshuffle()
-        if self.settings.guard and not self._beats_plain():
+        if self.settings.guard and not (yield from self._beats_plain()):
             return plain_kernel(self.kernel.architecture.d)
         return self.kernel.with_weights(self.best)
 
-    def _beats_plain(self) -> bool:
+    def _beats_plain(self) -> Generator[Wish, Any, bool]:
         """Is the best risk on D3 below the plain Gaussian machine's, by two standard errors of the difference?
 
         Two, because the weights were chosen on D3, if only among a handful of candidates.
         """
-        D3 = self.rows[torch.from_numpy(self.D3)]
-        plain = self._train(self.plain.W, self.plain)
-        learned = self._train(self.best)
+        D3 = self.D3
+        plain = yield from self._train(self.plain.W, self.plain)
+        learned = yield from self._train(self.best)
         losses = [o.losses(o.kernel.multiply(D3.X, o.X1, o.alpha), D3) for o in (plain, learned)]
         share, gain = D3.weight / D3.weight.sum(), losses[0] - losses[1]
         mean = float(share @ gain)
@@ -193,13 +195,14 @@ class _Run:
         self.progress.report(stage="guard", plain_D3=float(share @ losses[0]), learned_D3=float(share @ losses[1]))
         return mean > 2 * error
 
-    def _train(self, W: Weights, kernel: HierarchicalKernel | None = None) -> Objective:
+    def _train(self, W: Weights, kernel: HierarchicalKernel | None = None) -> Generator[Wish, Any, Objective]:
         """α on D1, with λ and γ by cross-validation on D1."""
         part, D2 = (self.rows[torch.from_numpy(D)] for D in (self.D1, self.D2))
         kernel = (kernel or self.kernel).with_weights(W)
         fold_of = fold_numbers(len(part), min(FOLDS, len(part)), self.rng)
         given = self.given[torch.from_numpy(self.D1)]
-        found = search_with(self.problem, kernel, given, fold_of, lam_grid(part.size), self.clip).choice
+        grid = yield Grid(kernel, given, fold_of, lam_grid(part.size), self.clip, problem=self.problem)
+        found = grid.choice
         kernel = kernel.with_gamma(found.gamma)
         if isinstance(found, Choice) and self.problem is not None:
             K, T, weight = (x.to(MAIN) for x in (kernel.matrix(part.X).double(), part.Y, part.weight))
@@ -208,27 +211,29 @@ class _Run:
             alpha = train(kernel, part, found.lam).alpha
         return Objective(kernel, part.X, alpha, D2, self.clip, self.problem)
 
-    def _searches(self, objective: Objective, W: Weights, i: int) -> Generator[Annealing, Annealed, Weights]:
+    def _searches(self, objective: Objective, W: Weights, i: int) -> Generator[Wish, Any, Weights]:
         at_minimum = False
         for _ in range(self.settings.L):
             if self.progress.cut():
                 break
             if at_minimum:
                 found = yield Annealing(objective, W, self.settings.N2, self.rng, self.progress)
-                W, at_minimum, how = found.W, False, "anneal"
+                at_minimum, how = False, "anneal"
             else:
-                descent = descend(objective, W, self.settings.N3, self.progress)
-                W, at_minimum, how = descent.W, descent.at_minimum, "descend"
-            self._remember(objective, W, i, how)
+                found = yield Descending(objective, W, self.settings.N3, self.progress)
+                at_minimum, how = found.at_minimum, "descend"
+            W = found.W
+            yield from self._remember(objective, W, found.risk, i, how)
         return W
 
-    def _remember(self, objective: Objective, W: Weights, i: int, how: str) -> None:
-        D3 = self.rows[torch.from_numpy(self.D3)]
-        risk = objective.risk(W, D3)
+    def _remember(
+        self, objective: Objective, W: Weights, risk_D2: float, i: int, how: str
+    ) -> Generator[Wish, Any, None]:
+        risk = yield Risk(objective, W, self.D3)
         if risk < self.best_risk:
             self.best, self.best_risk = W, risk
         self.progress.report(
-            stage="algorithm1", round=i, step=how, risk_D2=objective.risk(W), risk_D3=risk, best_D3=self.best_risk
+            stage="algorithm1", round=i, step=how, risk_D2=risk_D2, risk_D3=risk, best_D3=self.best_risk
         )
 
     def _reshuffle(self) -> None:

@@ -6,10 +6,12 @@ R(W_{i+1}) ≤ R(W_i) - c η ‖∇R(W_i)‖²,     c = 10⁻⁴
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hgk.architectures import Weights
 from hgk.optimisers.objective import Objective
+from hgk.progress import Progress
 
 SLOPE = 1e-4
 HALVINGS = 30
@@ -60,3 +62,17 @@ def _backtrack(objective: Objective, W: Weights, risk: float, gradient: Weights,
             return trial, after, eta
         eta /= 2
     return None
+
+
+@dataclass(frozen=True)
+class Descending:
+    """A wish for descent: at most ``steps`` from W."""
+
+    objective: Objective
+    W: Weights
+    steps: int
+    progress: Progress
+
+
+def descend_all(wishes: Sequence[Descending]) -> list[Descent]:
+    return [descend(wish.objective, wish.W, wish.steps, wish.progress) for wish in wishes]

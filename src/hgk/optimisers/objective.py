@@ -9,6 +9,7 @@ L is (y - t)², or the loss of the problem, whose levels lie in main memory. Sev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -55,3 +56,16 @@ class Objective:
             slopes = self.problem.slopes(self.D2.Y.to(MAIN), t.to(MAIN)).to(t)
         g = slopes * (self.D2.weight / self.D2.weight.sum())[:, None]
         return self.risk_of(t), kernel.backward(g @ self.alpha.T, self.D2.X, self.X1)
+
+
+@dataclass(frozen=True, eq=False)
+class Risk:
+    """A wish for R(W) on some rows."""
+
+    objective: Objective
+    W: Weights
+    rows: Rows
+
+
+def risks_all(wishes: Sequence[Risk]) -> list[float]:
+    return [wish.objective.risk(wish.W, wish.rows) for wish in wishes]
