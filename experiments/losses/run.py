@@ -3,6 +3,8 @@
     python experiments/losses/run.py --data FOLDER --out experiments/losses/rows.jsonl [--splits 0 1 2] [--sets …]
         [--methods …] [--rows N]
 
+FOLDER has <set>.parquet; it may also be the file that experiments/table1/bare.py prepares, for machines without pandas.
+
 The splits and the scaling of columns are those of the paper's protocol (hgk.bench.protocol): 7000 training rows, fewer
 for the smaller sets, at most 15,000 test rows; y is as it came. One row per set, split and method is appended when it
 is through; what is there already is passed over, so that a run may be stopped and started again. One thread per run.
@@ -25,12 +27,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import torch
 from threadpoolctl import threadpool_limits
 
 from hgk import HGKClassifier, HGKQuantileRegressor, __version__
-from hgk.bench.datasets import SPECS
 from hgk.bench.protocol import as_numbers, split_rows, to_cube, training_rows
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -134,29 +134,38 @@ def score_quantiles(t: np.ndarray, y: np.ndarray, unit: float) -> dict[str, floa
 # ------------------------------------------------------------------------------------------------- data
 
 
-def table(name: str, folder: Path) -> tuple[pd.DataFrame, np.ndarray]:
-    """Columns and target as they came; classes are numbers from 0."""
+def table(name: str, data: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Columns as numbers, and the target: as it came, or classes as numbers from 0."""
+    X, y = prepared(name, data) if data.is_file() else as_it_came(name, data)
+    return X, y.astype(float) if name in NUMBERS else np.unique(y, return_inverse=True)[1]
+
+
+def prepared(name: str, file: Path) -> tuple[np.ndarray, np.ndarray]:
+    with np.load(file) as arrays:
+        return arrays[f"{name}/X"].astype(float), arrays[f"{name}/y"]
+
+
+def as_it_came(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    import pandas as pd
+
+    from hgk.bench.datasets import SPECS
+
     spec, frame = SPECS[name], pd.read_parquet(folder / f"{name}.parquet")
-    X, y = frame.drop(columns="target"), frame["target"]
-    X = X.drop(columns=[c for c in spec.dropped if c in X.columns])
-    if name in NUMBERS:
-        return X, y.to_numpy(dtype=float)
-    if spec.against_the_rest is not None:
-        return X, (y.to_numpy() == spec.against_the_rest).astype(int)
-    return X, np.unique(y.to_numpy(), return_inverse=True)[1]
+    X, y = frame.drop(columns="target"), frame["target"].to_numpy()
+    X = as_numbers(X.drop(columns=[c for c in spec.dropped if c in X.columns]))
+    return X, y if spec.against_the_rest is None else y == spec.against_the_rest
 
 
-def split(name: str, X: pd.DataFrame, y: np.ndarray, number: int, rows: int | None):
+def split(name: str, X: np.ndarray, y: np.ndarray, number: int, rows: int | None):
     n = min(training_rows(name, len(y)), rows or len(y))
     train, test = split_rows(len(y), n, number)
-    numbers = as_numbers(X.iloc[np.concatenate([train, test])])
-    return *to_cube(numbers[:n], numbers[n:]), y[train], y[test]
+    return *to_cube(X[train], X[test]), y[train], y[test]
 
 
-def one(name: str, number: int, method: str, folder: Path, rows: int | None) -> dict:
+def one(name: str, number: int, method: str, data: Path, rows: int | None) -> dict:
     of_classes = name in CLASSES
     fit, _ = (METHODS if of_classes else QUANTILE_METHODS)[method]
-    X, X_test, y, y_test = split(name, *table(name, folder), number, rows)
+    X, X_test, y, y_test = split(name, *table(name, data), number, rows)
     start = time.perf_counter()
     predict, chosen = fit(X, y, number)
     seconds = time.perf_counter() - start
