@@ -88,6 +88,18 @@ def test_products_without_the_matrix(name, columns, dtype):
 
 
 @kernels
+@pytest.mark.parametrize("name", ["groups and maps", "groups of 8, some columns"])
+def test_long_places_are_the_same_places(name, monkeypatch):
+    _, (ours, _), (square, _) = twins(name, torch.float32)
+    alpha, G = torch.ones(ours.shape[1], 3, device=DEVICE), torch.ones(square.shape, device=DEVICE)
+    expected = ours.matrix(), ours.multiply(alpha), *square.backward(G)
+    monkeypatch.setattr(sys.modules["hgk.fused.sweep"], "LONG", 1)
+    assert ours._index(ours.layout.first).dtype == torch.int64
+    for found, wanted in zip((ours.matrix(), ours.multiply(alpha), *square.backward(G)), expected, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-7)
+
+
+@kernels
 def test_no_rows_have_no_predictions():
     tree, _, m = SHAPES["100 columns, all kinds"]
     kernel, rng = random_kernel(tree), np.random.default_rng(0)

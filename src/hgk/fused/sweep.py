@@ -27,6 +27,10 @@ from hgk.architectures import Architecture, Weights
 NARROWEST, WIDEST = 16, 64
 # Rows of the largest tile, and of the tiles of groups of G nodes, which one warp looks after.
 LARGEST, GROUP_TILE = 128, {4: 32, 8: 16}
+# On the way back: nodes of a group at a time, and rows of their tiles in either precision.
+BACK_NODES, BACK_TILE = 4, {torch.float32: 32, torch.float64: 16}
+# Numbers in an array from which places in it are long integers.
+LONG = 2**31
 # Parts into which sums over tiles are divided first: one sum over thousands of them keeps few multiprocessors busy.
 PARTS = 64
 # Columns that the kernels take at a time, tiles.UNROLL.
@@ -173,11 +177,17 @@ class FusedSweep:
         return Xt, Y
 
     def _of_singles(self) -> tuple[torch.Tensor, ...]:
-        return self.Y, self.Z, self.layout.first, self.layout.q[self.X.dtype], self.C
+        return self.Y, self.Z, self._index(self.layout.first), self.layout.q[self.X.dtype], self.C
 
     def _of_groups(self) -> tuple[torch.Tensor, ...]:
         layout = self.layout
-        return self.Xt, self.Zt, layout.g_column, self.V, layout.g_first, layout.g_q[self.X.dtype], self.c
+        column = self._index(layout.g_column)
+        return self.Xt, self.Zt, column, self.V, layout.g_first, layout.g_q[self.X.dtype], self.c
+
+    def _index(self, of_column: torch.Tensor) -> torch.Tensor:
+        """Its type is that of places in memory: long where columns times rows need it."""
+        largest = max(len(self.Xt), len(self.Y)) * max(self.Xt.shape[1], self.Zt.shape[1])
+        return of_column.long() if largest >= LONG else of_column
 
     def _sizes(self) -> tuple[int, int, int, int]:
         return *self.shape, self.Xt.shape[1], self.Zt.shape[1]
@@ -279,12 +289,12 @@ class FusedSweep:
     def _group_sums(self, K: torch.Tensor, dK: torch.Tensor, grads: list[torch.Tensor]) -> None:
         from hgk.fused import tiles
 
-        layout, groups = self.layout, len(self.layout.groups)
-        count = self._tiles(side := GROUP_TILE[layout.G])
+        layout, groups, nodes = self.layout, len(self.layout.groups), min(BACK_NODES, self.layout.G)
+        count = self._tiles(side := BACK_TILE[self.X.dtype])
         sums, edges = self._partial(count, layout.shared * layout.G), self._partial(count, groups * layout.G)
-        tiles.group_sums[(count, groups)](
+        tiles.group_sums[(count, groups, layout.G // nodes)](
             *self._of_groups(), self.scale, K, dK, sums, edges, *self._sizes(), layout.shared,
-            ABSOLUTE=layout.absolute, SYMMETRIC=self.symmetric, B=side, num_warps=1, **layout.of_groups(),
+            ABSOLUTE=layout.absolute, SYMMETRIC=self.symmetric, H=nodes, B=side, num_warps=1, **layout.of_groups(),
         )  # fmt: skip
         place = layout.g_node, layout.g_of
         grads[0][place] = -2 * self.W[0][place] * _total(sums)[layout.g_weights]

@@ -41,9 +41,9 @@ def _place(t, m, SYMMETRIC: tl.constexpr, B: tl.constexpr):
 
 @triton.jit
 def _distance(Y, Z, j, ny, nz, rows, cols):
-    """y_ja - z_jb on the tile; columns times rows may be more than 2^31."""
-    y = tl.load(Y + j * ny.to(tl.int64) + rows)
-    z = tl.load(Z + j * nz.to(tl.int64) + cols)
+    """y_ja - z_jb on the tile; where columns times rows are 2^31 and more, j is a long integer."""
+    y = tl.load(Y + j * ny + rows)
+    z = tl.load(Z + j * nz + cols)
     return y[:, None] - z[None, :]
 
 
@@ -78,14 +78,14 @@ def _single(Y, Z, First, Q, i, ny, nz, rows, cols, SMOOTH: tl.constexpr, ABSOLUT
 
 @triton.jit
 def _group(
-    X, Xz, Column, V, GFirst, GQ, g, ny, nz, rows, cols,
-    G: tl.constexpr, SMOOTH: tl.constexpr, ABSOLUTE: tl.constexpr, zero,
+    X, Xz, Column, V, GFirst, GQ, g, part, ny, nz, rows, cols,
+    G: tl.constexpr, H: tl.constexpr, SMOOTH: tl.constexpr, ABSOLUTE: tl.constexpr, zero,
 ):  # fmt: skip
-    """S of the G nodes of a group, nodes x rows x columns of the tile."""
+    """S of H of the G nodes of a group, nodes x rows x columns of the tile."""
     first, last = tl.load(GFirst + g), tl.load(GFirst + g + 1)
     middle = tl.where(g < SMOOTH, last, first)
     q = tl.load(GQ + g)
-    node = tl.arange(0, G)
+    node = part * H + tl.arange(0, H)
     S = zero
     for start in range(first, middle, UNROLL):
         for t in tl.static_range(UNROLL):
@@ -116,7 +116,7 @@ def _top(
             E += tl.load(C + i) * (k - 1.0)
         for g in range(GROUPS):
             zeros = tl.zeros([G, R, B], dtype=dtype)
-            S = _group(X, Xz, Column, V, GFirst, GQ, g, ny, nz, rows, cols, G, GSMOOTH, ABSOLUTE, zeros)
+            S = _group(X, Xz, Column, V, GFirst, GQ, g, 0, ny, nz, rows, cols, G, G, GSMOOTH, ABSOLUTE, zeros)
             c = tl.load(GC + g * G + tl.arange(0, G))[:, None, None]
             E += tl.sum(c * (tl.exp(-S) - 1.0), 0)
     return E
@@ -230,15 +230,17 @@ def single_sums(
 def group_sums(
     X, Xz, Column, V, GFirst, GQ, GC, Scale, K, dK, Sums, Edges, n, m, ny, nz, columns,
     GROUPS: tl.constexpr, GSMOOTH: tl.constexpr, G: tl.constexpr, ABSOLUTE: tl.constexpr, SYMMETRIC: tl.constexpr,
-    B: tl.constexpr,
+    H: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """One tile's part of edges_i and sums_ij of the nodes of a group."""
-    t, g = tl.program_id(0), tl.program_id(1)
+    """One tile's part of edges_i and sums_ij of H nodes of a group: few nodes and large tiles, since a sum over a tile
+    costs as much for a small one.
+    """
+    t, g, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     r, c = _place(t, m, SYMMETRIC, B)
-    rows, cols, node = r * B + tl.arange(0, B), c * B + tl.arange(0, B), tl.arange(0, G)
+    rows, cols, node = r * B + tl.arange(0, B), c * B + tl.arange(0, B), part * H + tl.arange(0, H)
     N = _counted(K, dK, Scale, n, m, r, c, rows, cols, SYMMETRIC)[None, :, :]
-    zeros = tl.zeros([G, B, B], dtype=K.dtype.element_ty)
-    k = tl.exp(-_group(X, Xz, Column, V, GFirst, GQ, g, ny, nz, rows, cols, G, GSMOOTH, ABSOLUTE, zeros))
+    zeros = tl.zeros([H, B, B], dtype=K.dtype.element_ty)
+    k = tl.exp(-_group(X, Xz, Column, V, GFirst, GQ, g, part, ny, nz, rows, cols, G, H, GSMOOTH, ABSOLUTE, zeros))
     tl.store(Edges + (t * GROUPS + g) * G + node, tl.sum(tl.sum(N * (1.0 - k), 1), 1))
     N = N * k * tl.load(GC + g * G + node)[:, None, None]
     first, last = tl.load(GFirst + g), tl.load(GFirst + g + 1)
