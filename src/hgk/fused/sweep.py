@@ -110,11 +110,15 @@ class Layout:
         self.maps, self.map_columns = self._on_device(self.oblique), self._on_device(self.mapped)
 
     def of_singles(self) -> dict:
-        """What the kernels are compiled for."""
-        return {"SINGLES": self.singles, "SMOOTH": self.smooth, "ABSOLUTE": self.absolute, "FLAT": self.flat}
+        """Their numbers, and what the kernels are compiled for."""
+        return {"singles": self.singles, "smooth": self.smooth, "ABSOLUTE": self.absolute, "FLAT": self.flat}
 
     def of_groups(self) -> dict:
-        return {"GROUPS": len(self.groups), "GSMOOTH": self.g_smooth, "G": self.G}
+        return {"groups": len(self.groups), "gsmooth": self.g_smooth, "G": self.G}
+
+    def of_both(self) -> dict:
+        kinds = {"SINGLE": self.singles > 0, "GROUPED": len(self.groups) > 0}
+        return self.of_singles() | self.of_groups() | kinds
 
 
 def _filled(columns: Sequence[int]) -> list[int]:
@@ -229,7 +233,7 @@ class FusedSweep:
             tiles.matrix[(self._tiles(side),)](
                 *self._of_singles(), *self._of_groups(), self.scale, out, *self._sizes(),
                 SYMMETRIC=self.symmetric, LOGARITHM=logarithm, B=side, num_warps=1 if self.layout.groups else 4,
-                **self.layout.of_singles(), **self.layout.of_groups(),
+                **self.layout.of_both(),
             )  # fmt: skip
         return out
 
@@ -248,7 +252,7 @@ class FusedSweep:
                 tiles.multiply[(-(-n // R),)](
                     *self._of_singles(), *self._of_groups(), self.scale, some.contiguous(), out, *self._sizes(), width,
                     WIDTH=1 if width == 1 else max(NARROWEST, 2 ** (width - 1).bit_length()), R=R, B=B,
-                    PRECISION=self._precision(), num_warps=4, **self.layout.of_singles(), **self.layout.of_groups(),
+                    PRECISION=self._precision(), num_warps=4, **self.layout.of_both(),
                 )  # fmt: skip
             parts.append(out)
         return torch.cat(parts, 1)
@@ -278,7 +282,7 @@ class FusedSweep:
         sums, edges = self._partial(count, layout.columns), self._partial(count, layout.singles)
         tiles.single_sums[(count, len(layout.plain))](
             *self._of_singles(), self.scale, K, dK, sums, edges, *self._sizes(), layout.columns,
-            OBLIQUE=len(layout.oblique), SYMMETRIC=self.symmetric, B=side, num_warps=1 if layout.groups else 4,
+            len(layout.oblique), SYMMETRIC=self.symmetric, B=side, num_warps=1 if layout.groups else 4,
             **layout.of_singles(),
         )  # fmt: skip
         place = layout.node[layout.weights], layout.column[layout.weights]

@@ -24,6 +24,8 @@ import triton.language as tl
 
 # Columns whose loads are under way together; nodes and groups are filled up to a multiple of it by columns of zeros.
 UNROLL = tl.constexpr(4)
+# How much a tree has of what: compiled once for all, since every pruned tree is another.
+NUMBERS = ["singles", "smooth", "groups", "gsmooth"]
 
 
 @triton.jit
@@ -60,10 +62,10 @@ def _power(d, q, ABSOLUTE: tl.constexpr):
 
 
 @triton.jit
-def _single(Y, Z, First, Q, i, ny, nz, rows, cols, SMOOTH: tl.constexpr, ABSOLUTE: tl.constexpr, zero):
-    """S_i of a single node. The first ``SMOOTH`` nodes are squares: of the two loops one is empty."""
+def _single(Y, Z, First, Q, i, ny, nz, rows, cols, smooth, ABSOLUTE: tl.constexpr, zero):
+    """S_i of a single node. The first ``smooth`` nodes are squares: of the two loops one is empty."""
     first, last = tl.load(First + i), tl.load(First + i + 1)
-    middle = tl.where(i < SMOOTH, last, first)
+    middle = tl.where(i < smooth, last, first)
     q = tl.load(Q + i)
     S = zero
     for start in range(first, middle, UNROLL):
@@ -78,12 +80,12 @@ def _single(Y, Z, First, Q, i, ny, nz, rows, cols, SMOOTH: tl.constexpr, ABSOLUT
 
 @triton.jit
 def _group(
-    X, Xz, Column, V, GFirst, GQ, g, part, ny, nz, rows, cols,
-    G: tl.constexpr, H: tl.constexpr, SMOOTH: tl.constexpr, ABSOLUTE: tl.constexpr, zero,
+    X, Xz, Column, V, GFirst, GQ, g, part, ny, nz, rows, cols, smooth,
+    G: tl.constexpr, H: tl.constexpr, ABSOLUTE: tl.constexpr, zero,
 ):  # fmt: skip
     """S of H of the G nodes of a group, nodes x rows x columns of the tile."""
     first, last = tl.load(GFirst + g), tl.load(GFirst + g + 1)
-    middle = tl.where(g < SMOOTH, last, first)
+    middle = tl.where(g < smooth, last, first)
     q = tl.load(GQ + g)
     node = part * H + tl.arange(0, H)
     S = zero
@@ -100,43 +102,44 @@ def _group(
 
 @triton.jit
 def _top(
-    Y, Z, First, Q, C, X, Xz, Column, V, GFirst, GQ, GC, ny, nz, rows, cols,
-    R: tl.constexpr, B: tl.constexpr, SINGLES: tl.constexpr, SMOOTH: tl.constexpr,
-    GROUPS: tl.constexpr, GSMOOTH: tl.constexpr, G: tl.constexpr, ABSOLUTE: tl.constexpr, FLAT: tl.constexpr,
-    dtype: tl.constexpr,
+    Y, Z, First, Q, C, X, Xz, Column, V, GFirst, GQ, GC, ny, nz, rows, cols, singles, smooth, groups, gsmooth,
+    R: tl.constexpr, B: tl.constexpr, SINGLE: tl.constexpr, GROUPED: tl.constexpr, G: tl.constexpr,
+    ABSOLUTE: tl.constexpr, FLAT: tl.constexpr, dtype: tl.constexpr,
 ):  # fmt: skip
-    """E on the tile."""
+    """E on the tile. What a tree does not have is not compiled; how much it has of the rest is no matter."""
     zero = tl.zeros([R, B], dtype=dtype)
     if FLAT:
-        E = -_single(Y, Z, First, Q, 0, ny, nz, rows, cols, SMOOTH, ABSOLUTE, zero)
+        E = -_single(Y, Z, First, Q, 0, ny, nz, rows, cols, smooth, ABSOLUTE, zero)
     else:
         E = zero
-        for i in range(SINGLES):
-            k = tl.exp(-_single(Y, Z, First, Q, i, ny, nz, rows, cols, SMOOTH, ABSOLUTE, zero))
-            E += tl.load(C + i) * (k - 1.0)
-        for g in range(GROUPS):
-            zeros = tl.zeros([G, R, B], dtype=dtype)
-            S = _group(X, Xz, Column, V, GFirst, GQ, g, 0, ny, nz, rows, cols, G, G, GSMOOTH, ABSOLUTE, zeros)
-            c = tl.load(GC + g * G + tl.arange(0, G))[:, None, None]
-            E += tl.sum(c * (tl.exp(-S) - 1.0), 0)
+        if SINGLE:
+            for i in range(singles):
+                k = tl.exp(-_single(Y, Z, First, Q, i, ny, nz, rows, cols, smooth, ABSOLUTE, zero))
+                E += tl.load(C + i) * (k - 1.0)
+        if GROUPED:
+            for g in range(groups):
+                zeros = tl.zeros([G, R, B], dtype=dtype)
+                S = _group(X, Xz, Column, V, GFirst, GQ, g, 0, ny, nz, rows, cols, gsmooth, G, G, ABSOLUTE, zeros)
+                c = tl.load(GC + g * G + tl.arange(0, G))[:, None, None]
+                E += tl.sum(c * (tl.exp(-S) - 1.0), 0)
     return E
 
 
 # ------------------------------------------------------------------------------------------------------- forward
 
 
-@triton.jit
+@triton.jit(do_not_specialize=NUMBERS)
 def matrix(
-    Y, Z, First, Q, C, X, Xz, Column, V, GFirst, GQ, GC, Scale, Out, n, m, ny, nz,
-    SINGLES: tl.constexpr, SMOOTH: tl.constexpr, GROUPS: tl.constexpr, GSMOOTH: tl.constexpr, G: tl.constexpr,
-    ABSOLUTE: tl.constexpr, FLAT: tl.constexpr, SYMMETRIC: tl.constexpr, LOGARITHM: tl.constexpr, B: tl.constexpr,
+    Y, Z, First, Q, C, X, Xz, Column, V, GFirst, GQ, GC, Scale, Out, n, m, ny, nz, singles, smooth, groups, gsmooth,
+    SINGLE: tl.constexpr, GROUPED: tl.constexpr, G: tl.constexpr, ABSOLUTE: tl.constexpr, FLAT: tl.constexpr,
+    SYMMETRIC: tl.constexpr, LOGARITHM: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """Out = K, or -E; of a symmetric one the tiles on and below the diagonal are computed and written twice."""
     r, c = _place(tl.program_id(0), m, SYMMETRIC, B)
     rows, cols = r * B + tl.arange(0, B), c * B + tl.arange(0, B)
     E = _top(
-        Y, Z, First, Q, C, X, Xz, Column, V, GFirst, GQ, GC, ny, nz, rows, cols,
-        B, B, SINGLES, SMOOTH, GROUPS, GSMOOTH, G, ABSOLUTE, FLAT, Out.dtype.element_ty,
+        Y, Z, First, Q, C, X, Xz, Column, V, GFirst, GQ, GC, ny, nz, rows, cols, singles, smooth, groups, gsmooth,
+        B, B, SINGLE, GROUPED, G, ABSOLUTE, FLAT, Out.dtype.element_ty,
     )  # fmt: skip
     value = -E if LOGARITHM else tl.exp(tl.load(Scale) * E)
     if SYMMETRIC:
@@ -149,11 +152,11 @@ def matrix(
         tl.store(Out + cols[:, None].to(tl.int64) * m + rows[None, :], tl.trans(value), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=[*NUMBERS, "columns"])
 def multiply(
     Y, Z, First, Q, C, X, Xz, Column, V, GFirst, GQ, GC, Scale, Alpha, Out, n, m, ny, nz, columns,
-    SINGLES: tl.constexpr, SMOOTH: tl.constexpr, GROUPS: tl.constexpr, GSMOOTH: tl.constexpr, G: tl.constexpr,
-    ABSOLUTE: tl.constexpr, FLAT: tl.constexpr,
+    singles, smooth, groups, gsmooth,
+    SINGLE: tl.constexpr, GROUPED: tl.constexpr, G: tl.constexpr, ABSOLUTE: tl.constexpr, FLAT: tl.constexpr,
     R: tl.constexpr, B: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Out = K Alpha for one strip of rows; K is never stored."""
@@ -164,8 +167,8 @@ def multiply(
     for start in range(0, m, B):
         cols = start + tl.arange(0, B)
         E = _top(
-            Y, Z, First, Q, C, X, Xz, Column, V, GFirst, GQ, GC, ny, nz, rows, cols,
-            R, B, SINGLES, SMOOTH, GROUPS, GSMOOTH, G, ABSOLUTE, FLAT, Out.dtype.element_ty,
+            Y, Z, First, Q, C, X, Xz, Column, V, GFirst, GQ, GC, ny, nz, rows, cols, singles, smooth, groups, gsmooth,
+            R, B, SINGLE, GROUPED, G, ABSOLUTE, FLAT, Out.dtype.element_ty,
         )  # fmt: skip
         K = tl.exp(scale * E)
         inside = (cols < m)[:, None] & (column < columns)[None, :]
@@ -198,24 +201,23 @@ def _counted(K, dK, Scale, n, m, r, c, rows, cols, SYMMETRIC: tl.constexpr):
     return N
 
 
-@triton.jit
+@triton.jit(do_not_specialize=[*NUMBERS, "columns", "oblique"])
 def single_sums(
-    Y, Z, First, Q, C, Scale, K, dK, Sums, Edges, n, m, ny, nz, columns,
-    SINGLES: tl.constexpr, OBLIQUE: tl.constexpr, SMOOTH: tl.constexpr, ABSOLUTE: tl.constexpr, FLAT: tl.constexpr,
-    SYMMETRIC: tl.constexpr, B: tl.constexpr,
+    Y, Z, First, Q, C, Scale, K, dK, Sums, Edges, n, m, ny, nz, columns, oblique, singles, smooth,
+    ABSOLUTE: tl.constexpr, FLAT: tl.constexpr, SYMMETRIC: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """One tile's part of edges_i and, in its scaled columns, of sums_ij, of one single node that is not oblique."""
-    t, i = tl.program_id(0), OBLIQUE + tl.program_id(1)
+    t, i = tl.program_id(0), oblique + tl.program_id(1)
     r, c = _place(t, m, SYMMETRIC, B)
     rows, cols = r * B + tl.arange(0, B), c * B + tl.arange(0, B)
     N = _counted(K, dK, Scale, n, m, r, c, rows, cols, SYMMETRIC)
     if not FLAT:
         zero = tl.zeros([B, B], dtype=K.dtype.element_ty)
-        k = tl.exp(-_single(Y, Z, First, Q, i, ny, nz, rows, cols, SMOOTH, ABSOLUTE, zero))
-        tl.store(Edges + t * SINGLES + i, tl.sum(N * (1.0 - k)))
+        k = tl.exp(-_single(Y, Z, First, Q, i, ny, nz, rows, cols, smooth, ABSOLUTE, zero))
+        tl.store(Edges + t * singles + i, tl.sum(N * (1.0 - k)))
         N = N * k * tl.load(C + i)
     first, last = tl.load(First + i), tl.load(First + i + 1)
-    middle = tl.where(i < SMOOTH, last, first)
+    middle = tl.where(i < smooth, last, first)
     q = tl.load(Q + i)
     out = Sums + t.to(tl.int64) * columns
     for j in range(first, middle):
@@ -226,10 +228,10 @@ def single_sums(
         tl.store(out + j, tl.sum(N * d))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=[*NUMBERS, "columns"])
 def group_sums(
-    X, Xz, Column, V, GFirst, GQ, GC, Scale, K, dK, Sums, Edges, n, m, ny, nz, columns,
-    GROUPS: tl.constexpr, GSMOOTH: tl.constexpr, G: tl.constexpr, ABSOLUTE: tl.constexpr, SYMMETRIC: tl.constexpr,
+    X, Xz, Column, V, GFirst, GQ, GC, Scale, K, dK, Sums, Edges, n, m, ny, nz, columns, groups, gsmooth,
+    G: tl.constexpr, ABSOLUTE: tl.constexpr, SYMMETRIC: tl.constexpr,
     H: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """One tile's part of edges_i and sums_ij of H nodes of a group: few nodes and large tiles, since a sum over a tile
@@ -240,11 +242,11 @@ def group_sums(
     rows, cols, node = r * B + tl.arange(0, B), c * B + tl.arange(0, B), part * H + tl.arange(0, H)
     N = _counted(K, dK, Scale, n, m, r, c, rows, cols, SYMMETRIC)[None, :, :]
     zeros = tl.zeros([H, B, B], dtype=K.dtype.element_ty)
-    k = tl.exp(-_group(X, Xz, Column, V, GFirst, GQ, g, part, ny, nz, rows, cols, G, H, GSMOOTH, ABSOLUTE, zeros))
-    tl.store(Edges + (t * GROUPS + g) * G + node, tl.sum(tl.sum(N * (1.0 - k), 1), 1))
+    k = tl.exp(-_group(X, Xz, Column, V, GFirst, GQ, g, part, ny, nz, rows, cols, gsmooth, G, H, ABSOLUTE, zeros))
+    tl.store(Edges + (t * groups + g) * G + node, tl.sum(tl.sum(N * (1.0 - k), 1), 1))
     N = N * k * tl.load(GC + g * G + node)[:, None, None]
     first, last = tl.load(GFirst + g), tl.load(GFirst + g + 1)
-    middle = tl.where(g < GSMOOTH, last, first)
+    middle = tl.where(g < gsmooth, last, first)
     q = tl.load(GQ + g)
     out = Sums + t.to(tl.int64) * columns * G + node
     for j in range(first, middle):
@@ -255,10 +257,9 @@ def group_sums(
         tl.store(out + j * G, tl.sum(tl.sum(N * d[None, :, :], 1), 1))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=NUMBERS)
 def maps(
-    Y, First, Q, C, Scale, K, dK, dY, Edges, n, ny,
-    SINGLES: tl.constexpr, SMOOTH: tl.constexpr, ABSOLUTE: tl.constexpr, FLAT: tl.constexpr,
+    Y, First, Q, C, Scale, K, dK, dY, Edges, n, ny, singles, smooth, ABSOLUTE: tl.constexpr, FLAT: tl.constexpr,
     B: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """∂J/∂y_ia of one oblique node, for one strip of rows and ``WIDTH`` of its columns; and the strip's edges_i."""
@@ -275,7 +276,7 @@ def maps(
         N = tl.where(rows[:, None] == cols[None, :], 0.0, _tile_of_N(K, dK, Scale, n, n, rows, cols))
         if not FLAT:
             zero = tl.zeros([B, B], dtype=K.dtype.element_ty)
-            k = tl.exp(-_single(Y, Y, First, Q, i, ny, ny, rows, cols, SMOOTH, ABSOLUTE, zero))
+            k = tl.exp(-_single(Y, Y, First, Q, i, ny, ny, rows, cols, smooth, ABSOLUTE, zero))
             edge += tl.sum(N * (1.0 - k), 1)
             N = N * k * tl.load(C + i)
         rho += tl.sum(N, 1)
@@ -286,4 +287,4 @@ def maps(
     y = tl.load(Y + place, mask=inside, other=0.0)
     tl.store(dY + place, -4.0 * (rho[:, None] * y - product), mask=inside & (rows < n)[:, None])
     if not FLAT:
-        tl.store(Edges + s * SINGLES + i, tl.sum(edge), mask=part == 0)
+        tl.store(Edges + s * singles + i, tl.sum(edge), mask=part == 0)
