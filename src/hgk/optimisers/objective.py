@@ -9,11 +9,16 @@ L is (y - t)², or the loss of the problem, whose levels lie in main memory. Sev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 
+from hgk import fused
 from hgk.architectures import Weights
+from hgk.arrays import available_memory
+from hgk.fused.chains import Chain, Chains
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Rows
 from hgk.problems import MAIN, Problem
@@ -55,3 +60,71 @@ class Objective:
             slopes = self.problem.slopes(self.D2.Y.to(MAIN), t.to(MAIN)).to(t)
         g = slopes * (self.D2.weight / self.D2.weight.sum())[:, None]
         return self.risk_of(t), kernel.backward(g @ self.alpha.T, self.D2.X, self.X1)
+
+    # ------------------------------------------------------------------------------ side by side with others
+
+    @property
+    def fits(self) -> bool:
+        """Whether the fused kernels take it: smooth nodes in one or two layers, one output, least squares."""
+        tree = self.kernel.architecture
+        smooth = all(q == 2 for q in tree.q) and not tree.oblique
+        return smooth and fused.suits(tree, self.X1) and self.alpha.shape[1] == 1 and self.problem is None
+
+    def chain(self, W: Weights, rows: Rows | None = None) -> Chain:
+        """The same for the fused kernels: R at W, on D2 or on other rows."""
+        rows, kernel = self.D2 if rows is None else rows, self.kernel
+        data = rows.X, self.X1, self.alpha.reshape(-1), rows.Y.reshape(-1), rows.weight
+        return Chain(kernel.architecture, W, *data, kernel.gamma, self.clip)
+
+
+class Wish(Protocol):
+    """Something to be done with an objective."""
+
+    @property
+    def objective(self) -> Objective: ...
+
+
+SomeWish = TypeVar("SomeWish", bound=Wish)
+
+
+def loads(wishes: Sequence[SomeWish], held: int) -> list[list[SomeWish]]:
+    """Those that the fused kernels grant together: alike, and their ``held`` blocks take half of the free memory."""
+    alike: dict[tuple, list[SomeWish]] = {}
+    for wish in wishes:
+        if wish.objective.fits:
+            X = wish.objective.X1
+            alike.setdefault((X.device, X.dtype, X.shape[1]), []).append(wish)
+    return [part for group in alike.values() for part in _parts(group, held)]
+
+
+def _parts(wishes: Sequence[SomeWish], held: int) -> list[list[SomeWish]]:
+    parts: list[list[SomeWish]] = []
+    left = 0.0
+    for wish in wishes:
+        o = wish.objective
+        need = held * len(o.D2) * len(o.X1) * o.X1.dtype.itemsize
+        if not parts or need > left:
+            parts.append([])
+            left = available_memory(o.X1.device) / 2
+        parts[-1].append(wish)
+        left -= need
+    return parts
+
+
+class _Risk(NamedTuple):
+    objective: Objective
+    W: Weights
+    rows: Rows | None
+
+
+def risks_all(
+    objectives: Sequence[Objective], Ws: Sequence[Weights], rows: Sequence[Rows | None] | None = None
+) -> list[float]:
+    """R(W) of every objective, on D2 or on the rows given; on an accelerator those that fit go together."""
+    rows = [None] * len(objectives) if rows is None else rows
+    wishes = [_Risk(*each) for each in zip(objectives, Ws, rows, strict=True)]
+    found: dict[int, float] = {}
+    for together in loads(wishes, held=0):
+        risks = Chains([wish.objective.chain(wish.W, wish.rows) for wish in together]).risks()
+        found |= zip(map(id, together), risks, strict=True)
+    return [found[id(wish)] if id(wish) in found else wish.objective.risk(*wish[1:]) for wish in wishes]
