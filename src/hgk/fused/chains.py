@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from math import prod
 
 import numpy as np
 import torch
@@ -57,10 +58,10 @@ class Places:
     edges: np.ndarray
     shapes: tuple[tuple[int, ...], ...]
 
-    @property
-    def size(self) -> int:
-        """Entries of all arrays of W."""
-        return sum(int(np.prod(shape)) for shape in self.shapes)
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Entries of the arrays of W."""
+        return [prod(shape) for shape in self.shapes]
 
 
 @lru_cache(maxsize=1024)
@@ -136,10 +137,10 @@ class Chains:
         self.first, self.column, self.node, self.size, self.count, self.flat, self.rows2, self.rows1, self.all = whole
         numbers = np.array([(c.gamma**-2, c.clip) for c in self.chains]).T
         self.scale, self.clip = _sent(list(numbers), self.dtype, self.device)
-        ends = np.cumsum([p.size for p in places])
-        begins, nowhere = ends - [p.size for p in places], int(ends[-1])
-        own = _filled([b + p.own for b, p in zip(begins, places, strict=True)], self.weights, nowhere)
-        edges = _filled([b + p.edges for b, p in zip(begins, places, strict=True)], self.nodes, nowhere)
+        begins = np.cumsum([0, *(sum(p.sizes) for p in places)])
+        self.entries = nowhere = int(begins[-1])
+        own = _filled([b + p.own for b, p in zip(begins, places, strict=False)], self.weights, nowhere)
+        edges = _filled([b + p.edges for b, p in zip(begins, places, strict=False)], self.nodes, nowhere)
         self.slot = torch.from_numpy(np.hstack([own, edges]))
 
     def _rows(self) -> None:
@@ -169,10 +170,9 @@ class Chains:
 
     def unpacked(self, theta: torch.Tensor) -> list[Weights]:
         """The inverse, 0 outside the nodes' index sets."""
-        entries = theta.new_zeros(sum(p.size for p in self.places) + 1)
+        entries = theta.new_zeros(self.entries + 1)
         entries[self.slot] = theta
-        shapes = [shape for p in self.places for shape in p.shapes]
-        parts = iter(entries[:-1].split([int(np.prod(shape)) for shape in shapes]))
+        parts = iter(entries[:-1].split([size for p in self.places for size in p.sizes]))
         return [tuple(next(parts).view(shape) for shape in p.shapes) for p in self.places]
 
     # ------------------------------------------------------------------------------------------------- risks
