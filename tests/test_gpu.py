@@ -7,6 +7,7 @@ TRITON_INTERPRET=1 python -m pytest tests/test_gpu.py       # the kernels alone,
 import os
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,14 +16,16 @@ from sklearn.datasets import make_friedman1
 
 from cases import ARCHITECTURES, random_kernel, random_rows
 from hgk import Algorithm1, HGKClassifier, HGKQuantileRegressor, HGKRegressor, arrays, fused, inhomogeneous, two_layers
-from hgk.architectures import with_kinds
+from hgk.architectures import compose, with_kinds
 from hgk.criteria import LeaveOneOut
+from hgk.fused.chains import Slopes
 from hgk.gradients import all_kinds, mixed
 from hgk.kernels import HierarchicalKernel, Sweep
-from hgk.machines import train
+from hgk.machines import Rows, train
 from hgk.optimisers.adam import Adam, Run
-from hgk.optimisers.annealing import Annealing, anneal, anneal_all, loads
-from hgk.optimisers.objective import Objective
+from hgk.optimisers.annealing import Annealing, anneal, anneal_all
+from hgk.optimisers.armijo import Descending, descend, descend_all
+from hgk.optimisers.objective import Objective, Risk, loads, risks_all
 from hgk.optimisers.recorded import RecordedRun, run_together
 from hgk.progress import Progress
 from hgk.selection import fold_numbers, lam_grid, search
@@ -126,24 +129,147 @@ def test_backward_sweeps_are_their_plain_twins(name, dtype):
             assert_close(mine.cpu(), theirs, dtype, factor=20)  # sums of both signs
 
 
+def objectives(dtype=torch.float64):
+    """Of different trees, numbers of rows and places of clipping; some predictions are clipped."""
+    found = []
+    trees = [inhomogeneous(5), two_layers(5, 3, 2, rng=1), two_layers(5, 6, 3, rng=2)]
+    for seed, (tree, n) in enumerate(zip(trees, [61, 90, 75], strict=True)):
+        rows = random_rows(n, weighted=True, seed=seed).to(DEVICE)
+        rows = Rows(rows.X.to(dtype), rows.Y.to(dtype), rows.weight.to(dtype))
+        kernel = HierarchicalKernel(tree, tree.start(rows.spread, np.random.default_rng(seed)), 0.9)
+        held_out = 17 + 9 * seed  # one or two strips more for every chain
+        machine = train(kernel, rows[:-held_out], 1e-3 if dtype == torch.float64 else 1e-1)
+        clip = float(machine(rows[-held_out:].X).abs().quantile(0.7))
+        found.append(Objective(kernel, machine.X, machine.alpha.to(dtype), rows[-held_out:], clip))
+    return found
+
+
+def shaken(W):
+    """Other weights nearby, of both signs."""
+    rng = np.random.default_rng(0)
+    return tuple(w * torch.from_numpy(rng.uniform(0.7, 1.3, w.shape) * rng.choice([-1, 1], w.shape)) for w in W)
+
+
+def plain_twin(o):
+    """The same on the processor, by the plain formulas in double precision."""
+    D2 = Rows(*(part.double().cpu() for part in (o.D2.X, o.D2.Y, o.D2.weight)))
+    return PlainObjective(o.kernel, o.X1.double().cpu(), o.alpha.double().cpu(), D2, o.clip)
+
+
+class PlainObjective(Objective):
+    """R and its gradient by the plain sweep, also where Triton is interpreted."""
+
+    def risk(self, W, rows=None):
+        rows = self.D2 if rows is None else rows
+        return self.risk_of(Sweep(self.kernel.with_weights(W), rows.X, self.X1).multiply(self.alpha), rows)
+
+    def gradient(self, W):
+        sweep = Sweep(self.kernel.with_weights(W), self.D2.X, self.X1)
+        t = sweep.multiply(self.alpha)
+        g = 2 * (t - self.D2.Y) * (t.abs() < self.clip) * (self.D2.weight / self.D2.weight.sum())[:, None]
+        return self.risk_of(t), sweep.backward(g @ self.alpha.T)
+
+
+@kernels
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_chains_have_the_risks_and_gradients_of_each_alone(dtype):
+    found = objectives(dtype)
+    assert all(o.fits for o in found)
+    slopes, Ws = Slopes([o.chain(o.kernel.W) for o in found]), [shaken(o.kernel.W) for o in found]
+    tolerance = {torch.float32: 1e-4, torch.float64: 1e-11}[dtype]
+    first = slopes.at({0: Ws[0], 2: found[2].kernel.W}, {1: Ws[1]})
+    second = slopes.at({}, {0: Ws[0], 2: Ws[2]})  # at the weights of the last risk, and at others
+    assert (set(first[0]), set(first[1]), set(second[0]), set(second[1])) == ({0, 2}, {1}, set(), {0, 2})
+    assert first[0][0] == second[1][0][0]
+    assert first[0][2] == pytest.approx(plain_twin(found[2]).risk(found[2].kernel.W), rel=tolerance)
+    for c, (risk, gradient) in {**first[1], **second[1]}.items():
+        twin = plain_twin(found[c])
+        t = twin.kernel.with_weights(Ws[c]).multiply(twin.D2.X, twin.X1, twin.alpha)
+        assert 0 < int((t.abs() < twin.clip).sum()) < len(t)
+        expected, theirs = twin.gradient(Ws[c])
+        assert risk == pytest.approx(expected, rel=tolerance)
+        assert len(gradient) == len(theirs)
+        for g, h in zip(gradient, theirs, strict=True):
+            assert (g.shape, g.dtype) == (h.shape, torch.float64)
+            torch.testing.assert_close(g, h, rtol=tolerance, atol=tolerance * float(h.abs().max()))
+
+
+@kernels
+def test_chains_that_are_not_asked_stay_as_they_are():
+    found = objectives()
+    slopes, Ws = Slopes([o.chain(o.kernel.W) for o in found]), [shaken(o.kernel.W) for o in found]
+    _, before = slopes.at({}, {c: o.kernel.W for c, o in enumerate(found)})
+    parts = [slopes.P, slopes.slope, slopes.partial, slopes.sums]
+    for part in parts:
+        part.fill_(7.0)
+    slopes.at({}, {1: Ws[1]})
+    for part in parts:
+        assert bool((part[[0, 2]] == 7).all())
+        assert not bool((part[1] == 7).all())
+        part.zero_()
+    _, again = slopes.at({}, {c: tuple(w.clone() for w in o.kernel.W) for c, o in enumerate(found)})
+    for c, (risk, gradient) in before.items():  # to the last bit
+        assert risk == again[c][0]
+        assert all(torch.equal(g, h) for g, h in zip(gradient, again[c][1], strict=True))
+
+
+@kernels
+def test_chains_descend_together_as_each_alone():
+    """The same steps, also of a chain that reaches its minimum, of one that is cut, and of one that does not fit."""
+    deep, found = compose([two_layers(5, 2, 2), two_layers(5, 1, 3)]), objectives()
+    rows = random_rows(40).to(DEVICE)
+    kernel = HierarchicalKernel(deep, deep.start(rows.spread, np.random.default_rng(0)))
+    machine = train(kernel, rows[:25], 1e-3)
+    found += [Objective(kernel, machine.X, machine.alpha, rows[25:], 0.8), found[0]]
+    stopped = Progress()
+    stopped.stopped = True
+    settings = [(60, None), (4, None), (5, stopped), (3, None), (0, None)]
+    assert [o.fits for o in found] == [True, True, True, False, True]
+    wishes = [Descending(o, o.kernel.W, *each) for o, each in zip(found, settings, strict=True)]
+    together = descend_all(wishes)
+    assert [len(one.steps) for one in together[1:]] == [4, 1, 3, 0]
+    assert [one.at_minimum for one in together] == [True, False, False, False, False]
+    halved = False
+    for wish, one in zip(wishes, together, strict=True):
+        alone = descend(plain_twin(wish.objective), wish.W, wish.steps, wish.progress)
+        assert (len(one.steps), one.at_minimum) == (len(alone.steps), alone.at_minimum)
+        assert one.risk == pytest.approx(alone.risk, rel=1e-9)
+        for w, v in zip(one.W, alone.W, strict=True):
+            torch.testing.assert_close(w, v, rtol=1e-7, atol=1e-9)
+        for step, other in zip(one.steps, alone.steps, strict=True):
+            assert step == pytest.approx(other, rel=1e-6)
+        etas = [step["eta"] for step in one.steps]
+        halved |= any(after < 1.9 * before for before, after in pairwise(etas))
+    assert halved
+
+
+@kernels
+def test_risks_of_chains_on_other_rows():
+    found = objectives()
+    others = [random_rows(n, seed=n, weighted=True).to(DEVICE) for n in (15, 16, 40)]
+    two = random_rows(30, outputs=2).to(DEVICE)
+    kernel = found[1].kernel
+    machine = train(kernel, two[:20], 1e-3)
+    found, others = [*found, Objective(kernel, machine.X, machine.alpha, two[20:], 0.8)], [*others, two]
+    assert not found[-1].fits
+    Ws = [o.kernel.W for o in found]
+    expected = [o.risk(W, rows) for o, W, rows in zip(found, Ws, others, strict=True)]
+    assert risks_all([*map(Risk, found, Ws, others)]) == pytest.approx(expected, rel=1e-11)
+    own = [o.risk(W) for o, W in zip(found, Ws, strict=True)]
+    assert risks_all([*map(Risk, found, Ws)]) == pytest.approx(own, rel=1e-11)
+    assert risks_all([]) == []
+
+
 @kernels
 def test_chains_anneal_together_as_each_alone():
     """Trees, numbers of steps and of rows differ; the draws are the same, and so are the decisions."""
-    wishes = []
-    for seed, (tree, steps, n) in enumerate(
-        [(inhomogeneous(5), 30, 61), (two_layers(5, 3, 2, rng=1), 40, 90), (two_layers(5, 6, 3, rng=2), 25, 75)]
-    ):
-        rows = random_rows(n, weighted=True, seed=seed).to(DEVICE)
-        kernel = HierarchicalKernel(tree, tree.start(rows.spread, np.random.default_rng(seed)), 0.9)
-        held_out = 17 + 9 * seed  # one or two strips more for every chain
-        machine = train(kernel, rows[:-held_out], 1e-3)
-        objective = Objective(kernel, machine.X, machine.alpha, rows[-held_out:], 0.8)
-        wishes.append((objective, kernel.W, steps, seed))
 
     def asked():
-        return [Annealing(o, W, steps, np.random.default_rng(seed), Progress()) for o, W, steps, seed in wishes]
+        return [
+            Annealing(o, o.kernel.W, steps, np.random.default_rng(seed), Progress())
+            for seed, (o, steps) in enumerate(zip(objectives(), [30, 40, 25], strict=True))
+        ]
 
-    assert all(wish.fits for wish in asked())
     for wish, found in zip(asked(), anneal_all(asked()), strict=True):
         alone = anneal(wish.objective, wish.W, wish.steps, wish.rng, wish.progress)
         assert 0 < found.accepted == alone.accepted < wish.steps
@@ -154,7 +280,7 @@ def test_chains_anneal_together_as_each_alone():
 
 
 @kernels
-def test_chains_that_do_not_fit_together_anneal_one_after_the_other(monkeypatch):
+def test_chains_that_do_not_fit_together_go_one_after_the_other(monkeypatch):
     rows, tree = random_rows(60).to(DEVICE), two_layers(5, 2, 3, rng=1)
     kernel = HierarchicalKernel(tree, tree.start(rows.spread, np.random.default_rng(0)))
     machine = train(kernel, rows[:40], 1e-3)
@@ -163,12 +289,17 @@ def test_chains_that_do_not_fit_together_anneal_one_after_the_other(monkeypatch)
     def asked():
         return [Annealing(objective, kernel.W, 5, np.random.default_rng(seed), Progress()) for seed in range(3)]
 
-    assert len(loads(asked())) == 1
-    expected = anneal_all(asked())
-    monkeypatch.setenv("HGK_MEMORY", "90K")  # E three times is 3 x 20 x 40 x 8 bytes
-    assert [len(part) for part in loads(asked())] == [2, 1]
-    for found, other in zip(anneal_all(asked()), expected, strict=True):
+    descents = [Descending(objective, kernel.W, steps) for steps in (1, 2, 3)]
+    assert len(loads(asked(), held=2)) == 1
+    expected = anneal_all(asked()), descend_all(descents)
+    monkeypatch.setenv("HGK_MEMORY", "60K")  # E twice is 2 x 20 x 40 x 8 bytes
+    assert [len(part) for part in loads(asked(), held=2)] == [2, 1]
+    for found, other in zip(anneal_all(asked()), expected[0], strict=True):
         assert (found.risk, found.accepted) == (other.risk, other.accepted)
+    monkeypatch.setenv("HGK_MEMORY", "30K")
+    assert [len(part) for part in loads(descents, held=1)] == [2, 1]
+    for found, other in zip(descend_all(descents), expected[1], strict=True):
+        assert (found.risk, found.steps) == (other.risk, other.steps)
 
 
 @gpu
@@ -207,7 +338,7 @@ def test_a_processor_never_sees_triton():
     code = (
         "import sys; from sklearn.datasets import load_diabetes; from hgk import HGKRegressor\n"
         "X, y = load_diabetes(return_X_y=True); HGKRegressor(random_state=0).fit(X[:60], y[:60]).predict(X)\n"
-        "assert not {'hgk.fused.tiles', 'hgk.fused.moves'} & set(sys.modules)"
+        "assert not {'hgk.fused.tiles', 'hgk.fused.moves', 'hgk.fused.slopes'} & set(sys.modules)"
     )
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)

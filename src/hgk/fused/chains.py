@@ -1,13 +1,17 @@
-"""Many annealing chains on an accelerator, one step of all of them at a time (see :mod:`hgk.fused.moves`).
+"""Many chains on an accelerator, side by side: their risks, their descents, their annealing.
 
-Chains differ in their trees, rows, numbers of steps and random numbers; what is shorter is filled up. Nothing waits for
-the device until the end.
+A chain is the risk of one machine on other rows as a function of its kernel's weights (formulas and kernels in
+:mod:`hgk.fused.slopes` and :mod:`hgk.fused.moves`). Chains differ in their trees, rows and numbers of steps; what is
+shorter is filled up. An array of all chains is brought to the device at once, because a step of all of them takes
+hardly longer than a transfer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import prod
 
 import numpy as np
 import torch
@@ -15,25 +19,25 @@ import torch
 from hgk.architectures import Architecture, Weights
 
 STRIP, TILE = 16, 64
+# Arrays sent together begin at multiples of so many numbers: kernels are compiled anew for other alignments.
+APART = 16
+
+Draws = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Chain:
-    """What one chain anneals: its tree, weights and E, rows of D2 and D1, α, labels, shares of D2's rows, and draws."""
+    """A smooth tree of depth 1 or 2, its weights and γ; D2's and D1's rows, α; D2's labels and sample weights; M."""
 
     architecture: Architecture
     W: Weights
-    E: torch.Tensor
     X2: torch.Tensor
     X1: torch.Tensor
     alpha: torch.Tensor
     y: torch.Tensor
-    share: torch.Tensor
+    weight: torch.Tensor
     gamma: float
-    risk: float
-    place: np.ndarray
-    factor: np.ndarray
-    uniform: np.ndarray
+    clip: float
 
 
 @dataclass(frozen=True)
@@ -43,94 +47,245 @@ class Moved:
     accepted: int
 
 
-def _columns(architecture: Architecture) -> list[tuple[int, int]]:
-    """Node and column of every first-layer weight, in the order in which places are numbered."""
-    return [(i, j) for i, columns in enumerate(architecture.coordinates) for j in sorted(columns)]
+@dataclass(frozen=True)
+class Places:
+    """Node and column of every first-layer weight, node by node; where a node's begin; where all weights lie in W."""
+
+    node: np.ndarray
+    column: np.ndarray
+    first: np.ndarray
+    own: np.ndarray
+    edges: np.ndarray
+    shapes: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Entries of the arrays of W."""
+        return [prod(shape) for shape in self.shapes]
 
 
-def _filled(parts: Sequence[torch.Tensor], *shape: int) -> torch.Tensor:
-    """Stacked, each filled up by zeros."""
-    out = parts[0].new_zeros(len(parts), *shape)
+@lru_cache(maxsize=1024)
+def places_in(tree: Architecture) -> Places:
+    """The weights in the order in which annealing numbers them."""
+    nodes = len(tree.coordinates)
+    node, column = np.array([(i, j) for i, columns in enumerate(tree.coordinates) for j in sorted(columns)]).T
+    first = np.cumsum([0, *map(len, tree.coordinates)])
+    flat = tree.depth == 1
+    edges, shapes = np.arange(0 if flat else nodes), ((nodes, tree.d), (nodes,))
+    return Places(node, column, first, node * tree.d + column, nodes * tree.d + edges, shapes[: tree.depth])
+
+
+def _filled(parts: Sequence[np.ndarray], width: int, by: int = 0) -> np.ndarray:
+    """chains x width."""
+    out = np.full((len(parts), width), by, dtype=parts[0].dtype)
     for row, part in zip(out, parts, strict=True):
-        row[tuple(slice(0, size) for size in part.shape)] = part
+        row[: len(part)] = part
     return out
 
 
-class Chains:
-    """The chains' state on their device, and their steps."""
+def _sent(arrays: Sequence[np.ndarray], dtype: torch.dtype, device: torch.device) -> list[torch.Tensor]:
+    """All arrays in one transfer."""
+    starts = np.cumsum([0, *(-(-array.size // APART) * APART for array in arrays)])
+    together = torch.zeros(int(starts[-1]), dtype=dtype)
+    for start, array in zip(starts, arrays, strict=False):
+        together[start : start + array.size] = torch.from_numpy(array.reshape(-1))
+    there = together.to(device)
+    return [there[s : s + a.size].view(a.shape) for s, a in zip(starts, arrays, strict=False)]
 
-    def __init__(self, chains: Sequence[Chain], clip: float):
+
+def _stacked(parts: Sequence[torch.Tensor], places: torch.Tensor) -> torch.Tensor:
+    """chains x rows (x columns); the place after the last row is one of zeros."""
+    return torch.cat([*parts, parts[0].new_zeros(1, *parts[0].shape[1:])])[places]
+
+
+def _row_places(lengths: torch.Tensor, total: int, size: int) -> torch.Tensor:
+    """Where each chain's rows lie among all of them, one chain after the other; ``total`` where there is none."""
+    row, lengths = torch.arange(size, device=lengths.device), lengths.long()
+    begins = lengths.cumsum(0) - lengths
+    return torch.where(row < lengths[:, None], begins[:, None] + row, total)
+
+
+class Chains:
+    """The chains' rows and weights on their device, filled up, and their risks."""
+
+    def __init__(self, chains: Sequence[Chain]):
         self.chains, X = chains, chains[0].X1
-        self.device, self.d = X.device, X.shape[1]
+        self.device, self.dtype, self.d = X.device, X.dtype, X.shape[1]
+        self.places = [places_in(chain.architecture) for chain in chains]
+        self.weights = max(len(p.column) for p in self.places)
+        self.nodes = max(len(p.first) - 1 for p in self.places)
+        self._trees()
+        self._rows()
+        self.strips = self.n2 // STRIP
+        self.slope, self.partial = X.new_zeros(len(chains), self.n2), X.new_zeros(len(chains), self.strips)
+        self.V, self.W = X.new_empty(len(chains), self.weights), X.new_empty(len(chains), self.nodes)
+        self.set([chain.W for chain in chains])
+
+    def _trees(self) -> None:
+        places, lengths = self.places, [(len(c.X2), len(c.X1)) for c in self.chains]
+        trees = [
+            _filled([p.first for p in places], self.nodes + 1),
+            _filled([p.column for p in places], self.weights),
+            _filled([p.node for p in places], self.weights),
+            np.array([len(p.column) for p in places]),
+            np.array([len(p.first) - 1 for p in places]),
+            np.array([int(len(p.shapes) == 1) for p in places]),
+            *np.array(lengths).T,
+            np.ones(len(places), dtype=np.int64),
+        ]
+        whole = _sent(trees, torch.int32, self.device)
+        self.first, self.column, self.node, self.size, self.count, self.flat, self.rows2, self.rows1, self.all = whole
+        numbers = np.array([(c.gamma**-2, c.clip) for c in self.chains]).T
+        self.scale, self.clip = _sent(list(numbers), self.dtype, self.device)
+        begins = np.cumsum([0, *(sum(p.sizes) for p in places)])
+        self.entries = nowhere = int(begins[-1])
+        own = _filled([b + p.own for b, p in zip(begins, places, strict=False)], self.weights, nowhere)
+        edges = _filled([b + p.edges for b, p in zip(begins, places, strict=False)], self.nodes, nowhere)
+        self.slot = torch.from_numpy(np.hstack([own, edges]))
+
+    def _rows(self) -> None:
+        chains = self.chains
+        total2, total1 = sum(len(c.X2) for c in chains), sum(len(c.X1) for c in chains)
         self.n2 = -(-max(len(c.X2) for c in chains) // STRIP) * STRIP
         self.n1 = -(-max(len(c.X1) for c in chains) // TILE) * TILE
-        self.length = max(len(c.place) for c in chains)
-        trees = [c.architecture for c in chains]
-        places = [_columns(tree) for tree in trees]
-        self.nodes, self.weights = max(len(t.coordinates) for t in trees), max(map(len, places))
-        self.E = X.new_zeros(len(chains), 2, self.n2, self.n1)
-        for E, c in zip(self.E, chains, strict=True):
-            E[0, : len(c.X2), : len(c.X1)] = c.E
-        self.X2 = _filled([c.X2.T for c in chains], self.d, self.n2)
-        self.X1 = _filled([c.X1.T for c in chains], self.d, self.n1)
-        self.alpha = _filled([c.alpha for c in chains], self.n1)  # 0 where there is no row
-        self.y, self.share = (_filled([getattr(c, part) for c in chains], self.n2) for part in ("y", "share"))
-        firsts = [np.cumsum([0, *map(len, tree.coordinates)]) for tree in trees]
-        self.first = self._whole(firsts, self.nodes + 1)
-        self.column = self._whole([[j for _, j in place] for place in places], self.weights)
-        self.node = self._whole([[i for i, _ in place] for place in places], self.weights)
-        self.size = self._whole([len(place) for place in places])
-        self.flat = self._whole([int(tree.depth == 1) for tree in trees])
-        self.V = self._real([c.W[0][tuple(np.array(p).T)] for c, p in zip(chains, places, strict=True)], self.weights)
-        self.W = self._real([c.W[1] if c.architecture.depth == 2 else torch.ones(1) for c in chains], self.nodes)
-        self.place = self._whole([c.place for c in chains], self.length)
-        self.factor = self._real([c.factor for c in chains], self.length)
-        self.uniform = self._real([c.uniform for c in chains], self.length)
-        self.steps = self._whole([len(c.place) for c in chains])
-        self.scale = self._real([[c.gamma**-2] for c in chains], 1)
-        self.risk, self.clip = self._real([[c.risk] for c in chains], 1), X.new_full((1,), clip)
-        self.partial = X.new_zeros(len(chains), self.n2 // STRIP)
+        there = _row_places(self.rows2, total2, self.n2), _row_places(self.rows1, total1, self.n1)
+        self.X2 = _stacked([c.X2 for c in chains], there[0]).mT.contiguous()
+        self.X1 = _stacked([c.X1 for c in chains], there[1]).mT.contiguous()
+        self.alpha = _stacked([c.alpha for c in chains], there[1]).to(self.dtype)  # 0 where there is no row
+        self.y, weight = (_stacked([getattr(c, part) for c in chains], there[0]) for part in ("y", "weight"))
+        self.share = (weight / weight.sum(1, keepdim=True)).to(self.dtype)
+        self.y = self.y.to(self.dtype)
+
+    # ----------------------------------------------------------------------------------------------- weights
+
+    def set(self, Ws: Sequence[Weights]) -> None:
+        """Every chain's weights, from now on."""
+        theta = self.packed(Ws).to(self.device)
+        self.V.copy_(theta[:, : self.weights])
+        self.W.copy_(theta[:, self.weights :])
+
+    def packed(self, Ws: Sequence[Weights]) -> torch.Tensor:
+        """chains x (first-layer weights, edges), in main memory."""
+        return torch.cat([*(w.reshape(-1) for W in Ws for w in W), torch.zeros(1, dtype=torch.float64)])[self.slot]
+
+    def unpacked(self, theta: torch.Tensor) -> list[Weights]:
+        """The inverse, 0 outside the nodes' index sets."""
+        entries = theta.new_zeros(self.entries + 1)
+        entries[self.slot] = theta
+        parts = iter(entries[:-1].split([size for p in self.places for size in p.sizes]))
+        return [tuple(next(parts).view(shape) for shape in p.shapes) for p in self.places]
+
+    # ------------------------------------------------------------------------------------------------- risks
+
+    def risks(self) -> list[float]:
+        """At the weights as they are."""
+        self._evaluate(self.all)
+        return self.partial.sum(1, dtype=torch.float64).tolist()
+
+    def _evaluate(self, wanted: torch.Tensor, kept: torch.Tensor | None = None, keep: str = "", copies: int = 1):
+        """Parts of the risks and g of the chains that are wanted; E or P is kept in every ``copies``-th block."""
+        from hgk.fused import slopes
+
+        slopes.risks[(self.strips, len(self.chains))](
+            self.X2, self.X1, self.alpha, self.y, self.share, self.rows2, self.rows1, self.first, self.column,
+            self.count, self.flat, self.V, self.W, self.scale, self.clip, wanted,
+            self.partial if kept is None else kept, self.slope, self.partial,
+            self.d, self.n2, self.n1, self.weights, self.nodes, self.strips, copies, KEEP=keep, R=STRIP, B=TILE,
+        )  # fmt: skip
+
+
+class Slopes(Chains):
+    """Risks and gradients of chains that descend, each at weights of its own choice."""
+
+    def __init__(self, chains: Sequence[Chain]):
+        super().__init__(chains)
+        self.P = self.X1.new_empty(len(chains), self.n2, self.n1)
+        self.sums = self.X1.new_zeros(len(chains), self.strips, self.weights + self.nodes)
+        self.Ws = [chain.W for chain in chains]
+        self.known = [False] * len(chains)  # whether P is that of these weights
+
+    def at(
+        self, risks: Mapping[int, Weights], gradients: Mapping[int, Weights]
+    ) -> tuple[dict[int, float], dict[int, tuple[float, Weights]]]:
+        """R(W) of some chains, R(W) and ∂R/∂W of others, by their numbers.
+
+        A gradient where the chain's last risk was asked for is the way back alone.
+        """
+        anew = [c for c, W in {**risks, **gradients}.items() if not (self.known[c] and self.Ws[c] is W)]
+        for c, W in {**risks, **gradients}.items():
+            self.Ws[c], self.known[c] = W, True
+        there, back = (np.isin(np.arange(len(self.Ws)), list(some)).astype(int) for some in (anew, gradients))
+        there_too, back_too = _sent([there, back], torch.int32, self.device)
+        if anew:
+            self.set(self.Ws)
+            self._evaluate(there_too, self.P, "P")
+        if gradients:
+            self._back(back_too)
+        parts = torch.cat([self.partial[:, :, None], self.sums], 2)
+        found = parts.sum(1, dtype=torch.float64).cpu()  # the only wait
+        risk, slopes = found[:, 0].tolist(), self._gradients(found[:, 1:]) if gradients else []
+        return {c: risk[c] for c in risks}, {c: (risk[c], slopes[c]) for c in gradients}
+
+    def _gradients(self, sums: torch.Tensor) -> list[Weights]:
+        """∂R/∂v = -2 v Σ…, ∂R/∂w = -4 w Σ…"""
+        gradient = sums * self.packed(self.Ws)
+        gradient[:, : self.weights] *= -2
+        gradient[:, self.weights :] *= -4
+        return self.unpacked(gradient)
+
+    def _back(self, wanted: torch.Tensor) -> None:
+        from hgk.fused import slopes
+
+        slopes.sums[(self.weights, self.strips, len(self.chains))](
+            self.X2, self.X1, self.rows2, self.rows1, self.first, self.column, self.node, self.size, self.flat,
+            self.V, self.W, wanted, self.P, self.slope, self.sums,
+            self.d, self.n2, self.n1, self.weights, self.nodes, self.strips, R=STRIP, B=TILE,
+        )  # fmt: skip
+
+
+class Moves(Chains):
+    """Chains that anneal, each with its own draws; nothing waits for the device until the end."""
+
+    def __init__(self, chains: Sequence[Chain], draws: Sequence[Draws]):
+        super().__init__(chains)
+        lengths = [len(place) for place, _, _ in draws]
+        self.length = max(lengths)
+        place = _filled([place for place, _, _ in draws], self.length)
+        self.place, self.steps = _sent([place, np.array(lengths)], torch.int32, self.device)
+        numbers = [_filled(part, self.length) for part in list(zip(*draws, strict=True))[1:]]
+        self.factor, self.uniform = _sent(numbers, self.dtype, self.device)
+        self.E = self.X1.new_empty(len(chains), 2, self.n2, self.n1)
+        self._evaluate(self.all, self.E, "E", copies=2)
+        self.risk = self.partial.sum(1)
         self.current, self.accepted = torch.zeros_like(self.steps), torch.zeros_like(self.steps)
-
-    def _whole(self, values: Sequence, width: int | None = None) -> torch.Tensor:
-        array = np.zeros((len(values),) if width is None else (len(values), width), dtype=np.int32)
-        for i, value in enumerate(values):
-            if width is None:
-                array[i] = value
-            else:
-                array[i, : len(value)] = value
-        return torch.from_numpy(array).to(self.device)
-
-    def _real(self, values: Sequence, width: int) -> torch.Tensor:
-        parts = [torch.as_tensor(value, dtype=self.E.dtype) for value in values]
-        return _filled(parts, width).to(self.device)
 
     def run(self, stopped: Callable[[], bool]) -> list[Moved]:
         """All steps of all chains; a wish to stop is granted every fifty."""
         from hgk.fused import moves
 
-        strips, self.made = self.n2 // STRIP, 0
-        sizes = self.weights, self.nodes, self.length, strips
+        self.made = 0
+        sizes = self.weights, self.nodes, self.length, self.strips
         for i in range(self.length):
-            moves.propose[(len(self.chains), strips)](
-                self.E, self.current, self.X2, self.X1, self.alpha, self.y, self.share, self.first, self.column,
-                self.node, self.size, self.flat, self.V, self.W, self.place, self.factor, self.steps, self.scale,
-                self.partial, i, self.d, self.n2, self.n1, *sizes, self.clip, R=STRIP, B=TILE,
+            moves.propose[(len(self.chains), self.strips)](
+                self.E, self.current, self.X2, self.X1, self.alpha, self.y, self.share, self.rows2, self.rows1,
+                self.first, self.column, self.node, self.size, self.flat, self.V, self.W, self.scale, self.clip,
+                self.place, self.factor, self.steps, self.partial, i, self.d, self.n2, self.n1, *sizes,
+                R=STRIP, B=TILE,
             )  # fmt: skip
             moves.decide[(len(self.chains),)](
                 self.current, self.size, self.V, self.W, self.place, self.factor, self.uniform, self.steps,
-                self.partial, self.risk, self.accepted, i, *sizes, WIDTH=1 << (strips - 1).bit_length(),
+                self.partial, self.risk, self.accepted, i, *sizes, WIDTH=1 << (self.strips - 1).bit_length(),
             )  # fmt: skip
             self.made += 1
             if i % 50 == 49 and stopped():
                 break
-        return [self._moved(c) for c in range(len(self.chains))]
+        return self._moved()
 
-    def _moved(self, c: int) -> Moved:
-        chain = self.chains[c]
-        W = [w.clone() for w in chain.W]
-        place = tuple(np.array(_columns(chain.architecture)).T)
-        W[0][place] = self.V[c, : len(place[0])].double().cpu()
-        if chain.architecture.depth == 2:
-            W[1] = self.W[c, : len(W[1])].double().cpu()
-        return Moved(tuple(W), float(self.risk[c, 0]), int(self.accepted[c]))
+    def _moved(self) -> list[Moved]:
+        ends = torch.cat([self.V, self.W, self.risk[:, None], self.accepted[:, None]], 1).double().cpu()
+        Ws = self.unpacked(ends[:, :-2])
+        numbers = ends[:, -2:].tolist()
+        return [
+            Moved(tuple(w.clone() for w in W), risk, int(accepted))
+            for W, (risk, accepted) in zip(Ws, numbers, strict=True)
+        ]

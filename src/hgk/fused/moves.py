@@ -14,15 +14,17 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from hgk.fused.slopes import difference, exponent
 
-@triton.jit(do_not_specialize=["i"])
+
+@triton.jit(do_not_specialize=["i", "d", "weights", "nodes", "length", "strips"])
 def propose(
-    E, Cur, X2, X1, Alpha, Y, Share, First, Column, Node, Size, Flat, V, W, Place, Factor, Steps, Scale, Partial,
-    i, d, n2, n1, weights, nodes, length, strips, clip, R: tl.constexpr, B: tl.constexpr,
+    E, Cur, X2, X1, Alpha, Y, Share, Rows2, Rows1, First, Column, Node, Size, Flat, V, W, Scale, Clip,
+    Place, Factor, Steps, Partial, i, d, n2, n1, weights, nodes, length, strips, R: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """E' and the risk's part of one strip of D2's rows."""
     c, r = tl.program_id(0), tl.program_id(1)
-    if i < tl.load(Steps + c):
+    if (i < tl.load(Steps + c)) & (r * R < tl.load(Rows2 + c)):
         p, f, size = tl.load(Place + c * length + i), tl.load(Factor + c * length + i), tl.load(Size + c)
         edge, flat = p >= size, tl.load(Flat + c) > 0
         q = c * weights + tl.where(edge, 0, p)
@@ -38,29 +40,25 @@ def propose(
         current = tl.load(Cur + c)
         here = E + (2 * c + current).to(tl.int64) * n2 * n1
         there = E + (2 * c + 1 - current).to(tl.int64) * n2 * n1
+        zero = tl.zeros([R, B], dtype=E.dtype.element_ty)
         t = tl.zeros([R], dtype=E.dtype.element_ty)
-        for start in range(0, n1, B):
+        for start in range(0, tl.load(Rows1 + c), B):
             cols = start + tl.arange(0, B)
             place = rows[:, None].to(tl.int64) * n1 + cols[None, :]
-            D = tl.load(X2 + column * n2 + rows)[:, None] - tl.load(X1 + column * n1 + cols)[None, :]
-            more = change * D * D
-            S = tl.zeros([R, B], dtype=E.dtype.element_ty)
-            for j in range(first, last):
-                own = c * d + tl.load(Column + c * weights + j)
-                z = tl.load(X2 + own * n2 + rows)[:, None] - tl.load(X1 + own * n1 + cols)[None, :]
-                u = tl.load(V + c * weights + j)
-                S += u * u * z * z
+            D = difference(X2, X1, column, n2, n1, rows, cols)
+            more = change * (D * D)
+            S = exponent(X2, X1, Column, V, c, first, last, d, n2, n1, weights, rows, cols, zero)
             e = tl.load(here + place)
             moved = e + new * (tl.exp(-(S + more)) - 1.0) - old * (tl.exp(-S) - 1.0)
             e = tl.minimum(tl.where(flat, e - more, moved), 0.0)
             tl.store(there + place, e)
             t += tl.sum(tl.exp(tl.load(Scale + c) * e) * tl.load(Alpha + c * n1 + cols)[None, :], 1)
-        bound = tl.load(clip)
+        bound = tl.load(Clip + c)
         error = tl.load(Y + c * n2 + rows) - tl.minimum(tl.maximum(t, -bound), bound)
         tl.store(Partial + c * strips + r, tl.sum(tl.load(Share + c * n2 + rows) * error * error))
 
 
-@triton.jit(do_not_specialize=["i"])
+@triton.jit(do_not_specialize=["i", "weights", "nodes", "length", "strips"])
 def decide(
     Cur, Size, V, W, Place, Factor, Uniform, Steps, Partial, Risk, Accepted, i, weights, nodes, length, strips,
     WIDTH: tl.constexpr,

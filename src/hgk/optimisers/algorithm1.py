@@ -170,7 +170,7 @@ class _Run:
             if self.progress.cut():
                 break
             objective = yield from self._train(W)
-            yield from self._remember(objective, W, (yield Risk(objective, W, objective.D2)), i, "start")
+            yield from self._remember(objective, W, (yield Risk(objective, W)), i, "start")
             before = self.best_risk
             W = (yield Annealing(objective, W, self.settings.N1, self.rng, self.progress)).W
             W = yield from self._searches(objective, W, i)

@@ -23,13 +23,12 @@ from functools import partial
 import numpy as np
 import torch
 
-from hgk import fused
 from hgk.architectures import Architecture, Weights
-from hgk.arrays import available_memory, row_blocks
-from hgk.fused.chains import Chain, Chains
+from hgk.arrays import row_blocks
+from hgk.fused.chains import Moves
 from hgk.kernels import Sweep
 from hgk.nodes import Pair
-from hgk.optimisers.objective import Objective
+from hgk.optimisers.objective import Objective, loads
 from hgk.progress import Progress
 
 MOVE = 0.5
@@ -71,29 +70,13 @@ class Annealing:
     rng: np.random.Generator
     progress: Progress
 
-    def chain(self) -> Chain:
-        """The same for the fused kernels."""
-        o = self.objective
-        kernel, tree = o.kernel.with_weights(self.W), o.kernel.architecture
-        return Chain(
-            tree, self.W, -kernel.exponent(o.D2.X, o.X1), o.D2.X, o.X1, o.alpha[:, 0], o.D2.Y[:, 0],
-            o.D2.weight / o.D2.weight.sum(), kernel.gamma, o.risk(self.W),
-            *draws(len(places_of(tree)), self.steps, self.rng),
-        )  # fmt: skip
-
-    @property
-    def fits(self) -> bool:
-        """Whether the fused kernels take it: smooth nodes, one output, least squares."""
-        tree, o = self.objective.kernel.architecture, self.objective
-        smooth = all(q == 2 for q in tree.q) and not tree.oblique
-        return smooth and fused.suits(tree, o.X1) and o.alpha.shape[1] == 1 and o.problem is None
-
 
 def anneal_all(wishes: Sequence[Annealing]) -> list[Annealed]:
     """Every chain; on an accelerator those that the fused kernels take go together."""
     found: dict[int, Annealed] = {}
-    for together in loads([wish for wish in wishes if wish.fits]):
-        chains = Chains([wish.chain() for wish in together], together[0].objective.clip)
+    for together in loads(wishes, held=2):  # E as it was and E as proposed
+        drawn = [draws(len(places_of(w.objective.kernel.architecture)), w.steps, w.rng) for w in together]
+        chains = Moves([wish.objective.chain(wish.W) for wish in together], drawn)
         moved = chains.run(partial(_any_cut, together))
         for wish, end in zip(together, moved, strict=True):
             found[id(wish)] = Annealed(end.W, end.risk, end.accepted, min(wish.steps, chains.made))
@@ -105,21 +88,6 @@ def anneal_all(wishes: Sequence[Annealing]) -> list[Annealed]:
 
 def _any_cut(wishes: Sequence[Annealing]) -> bool:
     return any(wish.progress.cut() for wish in wishes)
-
-
-def loads(wishes: Sequence[Annealing]) -> list[list[Annealing]]:
-    """Those that anneal together: their blocks, E as it was and twice on the way, take half of the free memory."""
-    parts: list[list[Annealing]] = []
-    left = 0.0
-    for wish in wishes:
-        o = wish.objective
-        need = 3 * len(o.D2) * len(o.X1) * o.X1.dtype.itemsize
-        if not parts or need > left:
-            parts.append([])
-            left = available_memory(o.X1.device) / 2
-        parts[-1].append(wish)
-        left -= need
-    return parts
 
 
 @dataclass

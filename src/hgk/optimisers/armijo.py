@@ -6,17 +6,29 @@ R(W_{i+1}) ≤ R(W_i) - c η ‖∇R(W_i)‖²,     c = 10⁻⁴
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from hgk.architectures import Weights
-from hgk.optimisers.objective import Objective
+from hgk.fused.chains import Slopes
+from hgk.optimisers.objective import Objective, loads
 from hgk.progress import Progress
 
 SLOPE = 1e-4
 HALVINGS = 30
 # A local minimum, to the precision that the risk deserves: no step found, or the last one gained less.
 LITTLE = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Descending:
+    """A wish for a descent: at most ``steps`` from W."""
+
+    objective: Objective
+    W: Weights
+    steps: int
+    progress: Progress | None = None
 
 
 @dataclass
@@ -27,17 +39,70 @@ class Descent:
     steps: list[dict] = field(default_factory=list)
 
 
-def descend(objective: Objective, W: Weights, steps: int, progress=None) -> Descent:
+@dataclass(frozen=True, eq=False)
+class At:
+    """What the rule asks for: R(W), or R(W) and ∂R/∂W."""
+
+    W: Weights
+    gradient: bool = False
+
+
+Rule = Generator[At, Any, Descent]
+
+
+def descend(objective: Objective, W: Weights, steps: int, progress: Progress | None = None) -> Descent:
     """At most ``steps`` steps; every one satisfies the Armijo condition and is recorded."""
-    result = Descent(W, objective.risk(W), at_minimum=False)
+    rule = rule_of(W, steps, progress)
+    try:
+        asked = next(rule)
+        while True:
+            asked = rule.send(objective.gradient(asked.W) if asked.gradient else objective.risk(asked.W))
+    except StopIteration as end:
+        return end.value
+
+
+def descend_all(wishes: Sequence[Descending]) -> list[Descent]:
+    """Every descent; on an accelerator those that the fused kernels take go together."""
+    found: dict[int, Descent] = {}
+    for together in loads(wishes, held=1):
+        found |= zip(map(id, together), _descend_together(together), strict=True)
+    for wish in wishes:
+        if id(wish) not in found:
+            found[id(wish)] = descend(wish.objective, wish.W, wish.steps, wish.progress)
+    return [found[id(wish)] for wish in wishes]
+
+
+def _descend_together(wishes: Sequence[Descending]) -> list[Descent]:
+    """Risks and gradients that the rules ask for are found in turns, one for all that have not ended."""
+    slopes = Slopes([wish.objective.chain(wish.W) for wish in wishes])
+    rules = [rule_of(wish.W, wish.steps, wish.progress) for wish in wishes]
+    ended: dict[int, Descent] = {}
+    answers: dict[int, Any] = dict.fromkeys(range(len(rules)))
+    while answers:
+        asked: dict[int, At] = {}
+        for c, answer in answers.items():
+            try:
+                asked[c] = rules[c].send(answer)
+            except StopIteration as end:
+                ended[c] = end.value
+        risks = {c: at.W for c, at in asked.items() if not at.gradient}
+        gradients = {c: at.W for c, at in asked.items() if at.gradient}
+        values, pairs = slopes.at(risks, gradients) if asked else ({}, {})
+        answers = {**values, **pairs}
+    return [ended[c] for c in range(len(rules))]
+
+
+def rule_of(W: Weights, steps: int, progress: Progress | None = None) -> Rule:
+    """The rule as a generator, which asks for risks and gradients and is sent them."""
+    result = Descent(W, (yield At(W)), at_minimum=False)
     eta = None
     for _ in range(steps):
-        risk, gradient = objective.gradient(result.W)
+        risk, gradient = yield At(result.W, gradient=True)
         slope = float(sum((g**2).sum() for g in gradient))
         if eta is None:  # first try: a tenth of the weights' own length
             length = float(sum((w**2).sum() for w in result.W))
             eta = 0.1 * (length / slope) ** 0.5 if slope > 0 else 0.0
-        found = _backtrack(objective, result.W, risk, gradient, slope, eta)
+        found = yield from _backtrack(result.W, risk, gradient, slope, eta)
         if found is None:
             result.at_minimum = True
             break
@@ -52,27 +117,15 @@ def descend(objective: Objective, W: Weights, steps: int, progress=None) -> Desc
     return result
 
 
-def _backtrack(objective: Objective, W: Weights, risk: float, gradient: Weights, slope: float, eta: float):
+def _backtrack(
+    W: Weights, risk: float, gradient: Weights, slope: float, eta: float
+) -> Generator[At, float, tuple[Weights, float, float] | None]:
     if slope == 0.0:
         return None
     for _ in range(HALVINGS):
         trial = tuple(w - eta * g for w, g in zip(W, gradient, strict=True))
-        after = objective.risk(trial)
+        after = yield At(trial)
         if after <= risk - SLOPE * eta * slope:
             return trial, after, eta
         eta /= 2
     return None
-
-
-@dataclass(frozen=True)
-class Descending:
-    """A wish for descent: at most ``steps`` from W."""
-
-    objective: Objective
-    W: Weights
-    steps: int
-    progress: Progress
-
-
-def descend_all(wishes: Sequence[Descending]) -> list[Descent]:
-    return [descend(wish.objective, wish.W, wish.steps, wish.progress) for wish in wishes]

@@ -11,10 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import torch
 
+from hgk import fused
 from hgk.architectures import Weights
+from hgk.arrays import available_memory
+from hgk.fused.chains import Chain, Chains
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Rows
 from hgk.problems import MAIN, Problem
@@ -57,15 +61,69 @@ class Objective:
         g = slopes * (self.D2.weight / self.D2.weight.sum())[:, None]
         return self.risk_of(t), kernel.backward(g @ self.alpha.T, self.D2.X, self.X1)
 
+    # ------------------------------------------------------------------------------ side by side with others
+
+    @property
+    def fits(self) -> bool:
+        """Whether the fused kernels take it: smooth nodes in one or two layers, one output, least squares."""
+        tree = self.kernel.architecture
+        smooth = all(q == 2 for q in tree.q) and not tree.oblique
+        return smooth and fused.suits(tree, self.X1) and self.alpha.shape[1] == 1 and self.problem is None
+
+    def chain(self, W: Weights, rows: Rows | None = None) -> Chain:
+        """The same for the fused kernels: R at W, on D2 or on other rows."""
+        rows, kernel = self.D2 if rows is None else rows, self.kernel
+        data = rows.X, self.X1, self.alpha.reshape(-1), rows.Y.reshape(-1), rows.weight
+        return Chain(kernel.architecture, W, *data, kernel.gamma, self.clip)
+
+
+class Wish(Protocol):
+    """Something to be done with an objective."""
+
+    @property
+    def objective(self) -> Objective: ...
+
+
+SomeWish = TypeVar("SomeWish", bound=Wish)
+
+
+def loads(wishes: Sequence[SomeWish], held: int) -> list[list[SomeWish]]:
+    """Those that the fused kernels grant together: alike, and their ``held`` blocks take half of the free memory."""
+    alike: dict[tuple, list[SomeWish]] = {}
+    for wish in wishes:
+        if wish.objective.fits:
+            X = wish.objective.X1
+            alike.setdefault((X.device, X.dtype, X.shape[1]), []).append(wish)
+    return [part for group in alike.values() for part in _parts(group, held)]
+
+
+def _parts(wishes: Sequence[SomeWish], held: int) -> list[list[SomeWish]]:
+    parts: list[list[SomeWish]] = []
+    left = 0.0
+    for wish in wishes:
+        o = wish.objective
+        need = held * len(o.D2) * len(o.X1) * o.X1.dtype.itemsize
+        if not parts or need > left:
+            parts.append([])
+            left = available_memory(o.X1.device) / 2
+        parts[-1].append(wish)
+        left -= need
+    return parts
+
 
 @dataclass(frozen=True, eq=False)
 class Risk:
-    """A wish for R(W) on some rows."""
+    """A wish for R(W), on D2 or on other rows."""
 
     objective: Objective
     W: Weights
-    rows: Rows
+    rows: Rows | None = None
 
 
 def risks_all(wishes: Sequence[Risk]) -> list[float]:
-    return [wish.objective.risk(wish.W, wish.rows) for wish in wishes]
+    """Every risk; on an accelerator those that the fused kernels take go together."""
+    found: dict[int, float] = {}
+    for together in loads(wishes, held=0):
+        risks = Chains([wish.objective.chain(wish.W, wish.rows) for wish in together]).risks()
+        found |= zip(map(id, together), risks, strict=True)
+    return [found[id(w)] if id(w) in found else w.objective.risk(w.W, w.rows) for w in wishes]
