@@ -200,9 +200,12 @@ def test_conjugate_gradients_keep_to_their_goal_and_their_steps():
     root, right = torch.rand(2, 80, 4, generator=rng, dtype=torch.float64)
     right[:, 1] = 0
     goal, most = torch.tensor([1e-4, 1e-4, 1e-12, 1e-12]).double(), torch.tensor([100, 100, 100, 2])
-    w, steps = newton_module.conjugate_gradients(K, root, right, goal, most)
-    left = ((right - w - root * (K @ (root * w))) ** 2).sum(0)
-    assert bool((left[:3] <= goal[:3] * (1 + 1e-6)).all())
+    w, steps, left = newton_module.conjugate_gradients(K, root, right, goal, most)
+    residual = right - w - root * (K @ (root * w))
+    torch.testing.assert_close(left, (residual**2).sum(0), rtol=1e-6, atol=1e-15)
+    A = torch.eye(80) + root.T[:, :, None] * K * root.T[:, None, :]
+    lost = (residual.T * torch.linalg.solve(A, residual.T)).sum(1)  # (w - w*)ᵀ A (w - w*)
+    assert bool((lost[:3] <= goal[:3]).all())
     assert float(left[3]) > 1e-12
     assert steps[1] == 0
     assert steps[3] == 2
