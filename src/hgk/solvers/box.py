@@ -21,18 +21,26 @@ semismooth Newton steps on Moreau envelopes alone, whose schedule was not tuned,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import torch
 
 from hgk.losses import BoxLoss, Loss
 from hgk.solvers.convex import Column, ConvexSolver, ConvexState, Found, product, relative
+from hgk.solvers.interior import interior
 from hgk.solvers.least_squares import cholesky
 
 # Steps of descent per coordinate before a Newton step is tried. 3000 rows of magic, hinge, λ = 1e-7, relative gap 1e-5,
 # seconds: 2 steps 1.8, 5 steps 1.1, 10 steps 1.0, no Newton steps 2.0. A Newton step first, where most of the working
 # set is free, saves steps and no time.
 PATIENCE = 10
+# Newton steps per so many coordinates, after which interior points take over.
+SLOW = 150
+# Coordinates so near to a bound, as a share of the box, are taken to be there until their part in the gap says otherwise.
+TINY = 1e-3
+# ... in the first so many rounds.
+LATE = 6
 
 
 @dataclass
@@ -46,9 +54,11 @@ class _Box:
     a: torch.Tensor
     G: torch.Tensor
 
-    def free(self) -> torch.Tensor:
-        inside = (self.a > self.low) & (self.a < self.high)
-        return inside & (self.a != 0) if self.tube else inside
+    def free(self, near: float = 0.0) -> torch.Tensor:
+        """Inside the box (and not at 0, if there is a tube), and not as near to its boundary as this share of it."""
+        edge = near * (self.high - self.low)
+        inside = (self.a - self.low > edge) & (self.high - self.a > edge)
+        return inside & (self.a.abs() > edge) if self.tube else inside
 
     def part(self, A: torch.Tensor) -> _Box:
         """The coordinates A, with their own copy of the matrix unless they are all."""
@@ -61,6 +71,29 @@ class _Box:
         arrays = (x.numpy() for x in (self.K, self.low, self.high))
         K, low, high = arrays
         return descend(K, low, high, self.tube, self.a.numpy(), self.G.numpy(), goal, most)
+
+    def interior(self, goal: float, inside: float) -> int:
+        """Interior points, in the place of many Newton steps: as they are, or rounded and followed by such a step."""
+        F = (self.high > self.low).nonzero()[:, 0]
+        some = self.part(F)
+        y = some.K @ some.a - some.G  # what coordinates that cannot move have done is in G
+        found, steps = interior(some.K, y, some.low, some.high, self.tube, some.a, goal, inside)
+        rounded = self.moved(F, found.rounded)
+        rounded.newton()
+        best = min((self.moved(F, found.inside), rounded, self), key=_Box.gap)
+        self.a, self.G = best.a, best.G
+        return steps
+
+    def moved(self, F: torch.Tensor, a: torch.Tensor) -> _Box:
+        """The same with other coordinates F."""
+        change = torch.zeros_like(self.a).index_copy(0, F, a - self.a[F])
+        return replace(self, a=self.a.index_copy(0, F, a), G=self.G + self.K @ change)
+
+    def gap(self) -> float:
+        from hgk.solvers.descent import gap
+
+        a, G, low, high = (x.numpy() for x in (self.a, self.G, self.low, self.high))
+        return gap(a, G, low, high, self.tube)
 
     def newton(self) -> None:
         """The minimum over the free coordinates, or as near to it as the box allows."""
@@ -129,9 +162,8 @@ class BoxDual(ConvexSolver):
         K, y, C = column.K, column.y, column.C
         low, high = column.loss.domain(y)
         box = _Box(K, -C * high, -C * low, float(column.loss.tube), alpha, y)  # type: ignore[attr-defined]
-        box.a = torch.minimum(torch.maximum(alpha, box.low), box.high)
-        counts = {"rounds": 0, "steps": 0, "newton": 0}
-        t, fresh = product(K, box.a), True
+        box.a, t = self._start(column, box, alpha)
+        counts, fresh = {"rounds": 0, "steps": 0, "newton": 0, "interior": 0}, True
         while True:
             gap, primal = map(float, column.gap(box.a, t))
             reached = gap <= self.tol * primal
@@ -143,29 +175,66 @@ class BoxDual(ConvexSolver):
             box.G = t - y
             # in the units of the dual divided by 2λ; a tenth of the gap, so that the set can shrink soon
             goal = max(self.tol * primal / 2, gap / 10) / (2 * column.lam)
-            A = self._working_set(column, box, t, goal)
+            A = self._working_set(column, box, t, goal, counts["rounds"] >= LATE)
             work = box.part(A)
-            self._work(work, goal, counts)
+            self._work(work, goal, 0.1 * self.tol * primal / (2 * column.lam), min(1.0, gap / primal), counts)
             change = torch.zeros_like(t)
             change[A] = work.a - box.a[A]
             box.a[A] = work.a
             t, fresh = (work.G + y if len(A) == len(y) else t + product(K, change)), False
             counts["rounds"] += 1
         t = t if fresh else product(K, box.a)
-        return Found(box.a, float(relative(*column.gap(box.a, t))), counts)
+        found = Found(box.a, float(relative(*column.gap(box.a, t))), counts)
+        return self._rounded(column, box, found) if counts["interior"] else found
 
-    def _working_set(self, column: Column, box: _Box, t: torch.Tensor, goal: float) -> torch.Tensor:
-        """Free coordinates, and those that hold more than a tenth of the goal's share; all, where that is most."""
+    def _rounded(self, column: Column, box: _Box, found: Found) -> Found:
+        """Nearly bound coordinates on their bounds, if the gap allows it: interior points have no zeros."""
+        edge = TINY**2 * (box.high - box.low)
+        a = torch.where(box.a.abs() <= edge, 0.0, box.a)
+        a = torch.where(a - box.low <= edge, box.low, torch.where(box.high - a <= edge, box.high, a))
+        gap = float(relative(*column.gap(a, product(column.K, a))))
+        return replace(found, alpha=a, gap=gap) if gap <= max(self.tol, found.gap) else found
+
+    def _start(self, column: Column, box: _Box, alpha: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """What was given or the best multiple of it, without what is nearly 0; or the slopes at f = 0, for large λ."""
+        t = product(column.K, alpha)
+        if bool(alpha.any()):
+            theta = float((alpha @ column.y - box.tube * alpha.abs().sum()) / (alpha @ t))
+            theta = theta if 0 < theta < torch.inf else 1.0
+            other = torch.where((theta * alpha).abs() < TINY * torch.maximum(box.high, -box.low), 0.0, theta * alpha)
+        else:
+            other = -column.C * column.loss.derivative(column.y, torch.zeros_like(t))
+        starts = [torch.minimum(torch.maximum(a, box.low), box.high) for a in (alpha, other)]
+        tries = [(a, t if torch.equal(a, alpha) else product(column.K, a)) for a in starts]
+        return min(tries, key=lambda one: float(column.gap(*one)[0]))
+
+    def _working_set(self, column: Column, box: _Box, t: torch.Tensor, goal: float, late: bool) -> torch.Tensor:
+        """Free coordinates, and those that hold more than half of the goal's share; all, where that is most.
+
+        Where a coordinate is nearly on a bound, which is where interior points end, its part in the gap alone decides;
+        but after some rounds, when small sets may be passing the gap to each other, it counts as free.
+        """
         terms = column.C * column.loss.young(column.y, t, -box.a / column.C)
-        A = (box.free() | (terms > 0.1 * goal / len(t))).nonzero()[:, 0]
+        near, share = (0.0, 0.1) if late else (TINY, 0.5)
+        A = (box.free(near) | (terms > share * goal / len(t))).nonzero()[:, 0]
         return A if len(A) < 0.7 * len(t) else torch.arange(len(t))
 
-    def _work(self, work: _Box, goal: float, counts: dict[str, int]) -> None:
-        most = PATIENCE * len(work.a)
+    def _work(self, work: _Box, goal: float, end: float, left: float, counts: dict[str, int]) -> None:
+        """``goal`` is for now, ``end`` what will do in the end; ``left`` is the relative gap."""
+        most, through, before = PATIENCE * len(work.a), False, work.gap()
         for _ in range(self.tries):
-            steps = work.descend(goal, most)
-            counts["steps"] += steps
-            if steps < most:
-                return
-            work.newton()
-            counts["newton"] += 1
+            slow = counts["interior"] > 0 and not through  # it was with the last working set
+            if not slow:
+                steps = work.descend(goal, most)
+                counts["steps"] += steps
+                if steps < most:
+                    return
+                gap = work.gap()
+                slow = not through and math.log(gap / end) > len(work.a) / SLOW * math.log(max(before / gap, 1.0))
+                before = gap
+            if slow:
+                counts["interior"] += work.interior(end, 0.01 * left)
+                through = True
+            else:
+                work.newton()
+                counts["newton"] += 1
