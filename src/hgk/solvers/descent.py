@@ -176,3 +176,19 @@ def descend(K, low, high, tube, a, G, goal, most):
         a[i], a[p] = x, z
         _move(d, e, K[i], K[p], G)
     return most
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
+def weighted_rows(K, some, weight):
+    """Σ weight_i K_i over some rows, four at a time."""
+    total, n = np.zeros(K.shape[1]), len(some) // 4 * 4
+    for q in range(0, n, 4):
+        a, b, c, d = K[some[q]], K[some[q + 1]], K[some[q + 2]], K[some[q + 3]]
+        s, t, u, v = weight[q], weight[q + 1], weight[q + 2], weight[q + 3]
+        for j in range(len(total)):
+            total[j] += s * a[j] + t * b[j] + u * c[j] + v * d[j]
+    for q in range(n, len(some)):
+        row = K[some[q]]
+        for j in range(len(total)):
+            total[j] += weight[q] * row[j]
+    return total
