@@ -205,7 +205,7 @@ def test_a_budget_that_is_used_up_leaves_one_lam_and_is_said():
 
 def test_a_gap_that_is_left_is_said(monkeypatch):
     X, y, *_ = cancer(6)
-    monkeypatch.setattr(problems, "solver_for", lambda loss, tol=None: BoxDual(1e-9, rounds=1, tries=1))
+    monkeypatch.setattr(problems, "solver_for", lambda *_: BoxDual(1e-9, rounds=1, tries=1))
     with pytest.warns(UserWarning, match="a duality gap of .* more than was wanted"):
         HGKClassifier("plain", loss="hinge", lam=1e-7, random_state=0).fit(X, y)
 

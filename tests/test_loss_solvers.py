@@ -10,8 +10,11 @@ from sklearn.svm import LinearSVC
 from cases import ARCHITECTURES, LOSSES, random_kernel, random_rows
 from hgk.losses import BoxLoss, EpsilonInsensitive, Expectile, Hinge, LeastSquares, Logistic, Pinball, SquaredHinge
 from hgk.solvers import BoxDual, Cholesky, Newton, Solution, Status
+from hgk.solvers import box as box_module
 from hgk.solvers import newton as newton_module
 from hgk.solvers.box import _Box
+from hgk.solvers.convex import product
+from hgk.solvers.interior import interior
 
 each_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
 KERNEL = random_kernel(ARCHITECTURES["depth 2, balanced"])
@@ -298,13 +301,13 @@ def test_a_newton_step_ends_at_the_minimum_over_free_coordinates_or_at_a_bound_a
         torch.testing.assert_close((box.G + tube * box.a.sign())[F], torch.zeros(int(F.sum())).double())
 
 
-def test_a_small_lambda_and_a_wide_kernel_are_finished_by_newton_steps():
+def test_a_small_lambda_and_a_wide_kernel_are_finished_by_steps_for_all_coordinates():
     rows = random_rows(200)
     K = random_kernel(ARCHITECTURES["depth 2, balanced"], gamma=4.0).matrix(rows.X)
     for loss in (Pinball(0.5), EpsilonInsensitive(0.02)):
         found = BoxDual(1e-8).solve(BoxDual().prepare(K), rows.Y, 1e-6, loss)
         assert found.status is Status.SOLVED
-        assert found.stats["newton"] > 0
+        assert found.stats["newton"] + found.stats["interior"] > 0
 
 
 def test_a_row_of_zeros_and_labels_inside_the_tube():
@@ -363,3 +366,104 @@ def test_a_coordinate_is_not_its_own_partner():
         descend(K, np.full(n, -0.5), np.zeros(n), 0.0, a, G, 0.0, 100)
         assert a == pytest.approx([-0.5, 0.0][:n])
         assert K @ a - y[:n] == pytest.approx(G)
+
+
+# ------------------------------------------------------------------------------- interior points, folds, floors
+
+
+def box_problem(tube, n=40, width=2000.0, seed=0):
+    """Nearly singular, with a box so large that descent is slow."""
+    rows = random_rows(n, seed=seed)
+    K = random_kernel(ARCHITECTURES["depth 2, balanced"], gamma=4.0).matrix(rows.X)
+    share = torch.linspace(0.2, 1.0, n, dtype=torch.float64)
+    return K, rows.Y[:, 0].contiguous(), -width * share, width * share.flip(0), tube
+
+
+def naive_gap(K, y, low, high, tube, a):
+    """The largest fall of the function linearised in its smooth part, over the ends of the box and 0."""
+    G, total = K @ a - y, 0.0
+    for g, b, bottom, top in zip(G.tolist(), a.tolist(), low.tolist(), high.tolist(), strict=True):
+        total += max(g * (b - c) + tube * (abs(b) - abs(c)) for c in (bottom, top, 0.0, b))
+    return total
+
+
+@pytest.mark.parametrize("tube", [0.0, 0.05])
+def test_interior_points_stay_inside_and_reach_the_gap_wanted_in_few_steps(tube):
+    K, y, low, high, _ = data = box_problem(tube)
+    first = naive_gap(*data, torch.zeros_like(y))
+    values = []
+    for start in (torch.zeros_like(y), 0.9 * high):
+        for share in (1e-3, 1e-9):
+            points, steps = interior(*data, start, share * first)
+            a = points.inside
+            assert bool(((a > low) & (a < high)).all())
+            assert naive_gap(*data, a) <= share * first * (1 + 1e-9)
+            assert 0 < steps < 40
+        values.append(float(0.5 * a @ K @ a - a @ y + tube * a.abs().sum()))
+    assert values[0] == pytest.approx(values[1], abs=2e-9 * first)
+    loss = EpsilonInsensitive(tube)  # one value by another way: λ such that C = 1
+    machine = BoxDual(1e-10).solve(BoxDual().prepare(K), y[:, None], 1 / (2 * len(y)), loss).alpha[:, 0]
+    one = torch.ones_like(y)
+    points, _ = interior(K, y, -one, one, tube, torch.zeros_like(y), 1e-10)
+    torch.testing.assert_close(K @ points.inside, K @ machine, atol=1e-4, rtol=0)
+
+
+BOXES = pytest.mark.parametrize("loss", [Hinge(), Pinball(0.3), EpsilonInsensitive(0.05)])
+
+
+@BOXES
+def test_machines_by_interior_points_have_their_certificate_and_margins_their_zeros(loss, monkeypatch):
+    (K, Y, s), lam = problem(loss, 60), 1e-4
+    K = K**0.2  # a much wider kernel
+    monkeypatch.setattr(box_module, "SLOW", 1e9)  # at once
+    monkeypatch.setattr(box_module, "PATIENCE", 1)
+    found = BoxDual(1e-6).solve(BoxDual().prepare(K), Y, lam, loss)
+    assert found.status is Status.SOLVED
+    assert found.stats["interior"] > 0
+    alpha, y = found.alpha[:, 0], Y[:, 0]
+    value, C = primal(loss, K, y, s, lam, alpha), 1 / (2 * 60 * lam)
+    dual = float(-lam * alpha @ K @ alpha - loss.conjugate(y, -alpha / C).mean())
+    assert value - dual <= 2e-6 * value + 1e-12
+    assert not loss.signs or bool((alpha == 0).any())  # interior points have none
+
+
+@BOXES
+def test_a_row_of_weight_0_is_a_row_left_out(loss):
+    K, Y, weight = problem(loss, 60)
+    weight = torch.ones(60).double() if weight is None else weight
+    keep = torch.arange(60) % 3 > 0
+    whole = BoxDual(1e-8).solve(BoxDual().prepare(K, torch.where(keep, weight, 0.0)), Y, 1e-3, loss)
+    part = BoxDual(1e-8).solve(BoxDual().prepare(K[keep][:, keep], weight[keep]), Y[keep], 1e-3, loss)
+    assert (whole.alpha[~keep] == 0).all()
+    assert whole.status is Status.SOLVED
+    torch.testing.assert_close(K @ whole.alpha, K[:, keep] @ part.alpha, atol=2e-3, rtol=0)
+
+
+def test_a_floor_is_what_small_values_are_compared_with():
+    K, Y, _ = problem(Hinge(), 60)
+    state, gaps = BoxDual().prepare(K), {}
+    for floor in (0.0, 1.0):
+        found = BoxDual(1e-3, floor=floor).solve(state, Y, 1e-7, Hinge())
+        t, C = K @ found.alpha, 1 / (2 * 60 * 1e-7)
+        value = Hinge().value(Y, t)
+        primal = float(1e-7 * (found.alpha * t).sum() + value.mean())
+        gap = float((value + Hinge().conjugate(Y, -found.alpha / C) + found.alpha / C * t).mean())
+        assert found.status is Status.SOLVED
+        assert found.stats["gap"] == pytest.approx(gap / max(primal, floor), rel=1e-3, abs=1e-9)
+        gaps[floor] = gap
+    assert primal < 0.5
+    assert gaps[0.0] <= 1e-3 * primal < gaps[1.0]
+
+
+def test_products_read_the_rows_that_count_and_the_largest_is_the_first():
+    from hgk.solvers.descent import _largest
+
+    rng = np.random.default_rng(0)
+    K = torch.from_numpy(rng.standard_normal((50, 50)))
+    K = K + K.T
+    for some in range(51):
+        alpha = torch.from_numpy(rng.permutation(np.where(np.arange(50) < some, rng.standard_normal(50), 0.0)))
+        torch.testing.assert_close(product(K, alpha), K @ alpha)
+    for n in (1, 7, 8, 511, 512, 513, 1100):
+        gain = rng.integers(0, n, n).astype(float)
+        assert _largest(gain) == gain.argmax()

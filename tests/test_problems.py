@@ -1,11 +1,15 @@
 """Any loss on folds: labels of problems, paths over λ, honest predictions, the paper's objective."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from sklearn.svm import LinearSVC
 
 from cases import ARCHITECTURES, random_kernel, random_rows
+from hgk import problems
+from hgk.arrays import single_blas
 from hgk.losses import Expectile, Hinge, LeastSquares, Logistic, Pinball
 from hgk.machines import Rows, average
 from hgk.optimisers import Algorithm1
@@ -17,10 +21,12 @@ from hgk.problems import (
     LossGrid,
     OfLoss,
     Problem,
+    Race,
     Through,
     best_lams,
     choose_lams,
     held_out_average,
+    in_turn,
     pairs_of,
     train_on_folds,
     train_part,
@@ -415,3 +421,108 @@ def test_levels_have_a_lam_each_and_classes_one_together():
     assert (at.tolist(), risk) == ([0, 1], 2.0)
     at, risk = best_lams(Problem(Hinge()), risks)
     assert (at.tolist(), risk) == ([1, 1], 3.0)
+
+
+# ------------------------------------------------------------------------------------------------ the race
+
+
+def naive_behind(losses, rival, weight):
+    """Row by row."""
+    d, total = [a - b for a, b in zip(losses, rival, strict=True)], sum(weight)
+    mean = sum(w * x for w, x in zip(weight, d, strict=True)) / total
+    error = sum((w * (x - mean)) ** 2 for w, x in zip(weight, d, strict=True)) ** 0.5 / total
+    few = problems.FEW * sum(w**2 for w in weight) / total**2
+    return mean > problems.SURE * (1 + few) * error
+
+
+@pytest.mark.parametrize("own_lam", [False, True])
+def test_cells_leave_the_race_when_they_are_behind_row_by_row(own_lam):
+    problem, rng = Problem(Pinball(LEVELS), own_lam=own_lam), np.random.default_rng(0)
+    n, shifts = 80, np.array([0.0, 0.02, 0.1, 0.5])
+    T, weight = torch.zeros(n, 3).double(), torch.from_numpy(rng.uniform(0.5, 2, n))
+    losses = torch.from_numpy(np.abs(rng.standard_normal((n, 3)) + 0.2 * rng.standard_normal((4, n, 3))))
+    losses += torch.from_numpy(4 * shifts)[:, None, None]
+    losses[3, 5] = torch.inf
+    seen = torch.arange(n) < 50
+    race = Race(problem, T, weight)
+    mine = losses[:, seen].numpy() if own_lam else losses[:, seen].sum(2, keepdim=True).numpy()
+    s = weight[seen].numpy()
+    at = [int(np.argmin([np.average(cell[:, v], weights=s) for cell in mine])) for v in range(mine.shape[2])]
+    behind = [[naive_behind(cell[:, v], mine[at[v]][:, v], s) for v in range(mine.shape[2])] for cell in mine[:3]]
+    expected = [not all(cell) for cell in behind] + [False]  # the last is not known everywhere
+    assert race.left(losses, seen).tolist() == expected
+    assert len(set(expected)) == 2
+    race.through(torch.tensor([[0.1] * 3]).double(), losses[:1] - 1.0, [])  # a width that is better by far
+    assert not race.left(losses, seen).any()
+    race = Race(problem, T, weight)
+    race.through(torch.tensor([[0.1] * 3]).double(), losses[:1] + 1.0, [])
+    assert race.left(losses, seen).tolist() == expected
+
+
+@pytest.mark.parametrize("name", ["hinge", "levels"])
+def test_the_race_has_the_same_winner_as_the_complete_grid_and_one_thread_as_two(name, monkeypatch):
+    problem = PROBLEMS[name]
+    rows, fold_of, lams = rows_for(problem, 60), folds_of(60, 3), lam_grid(60, 4)
+    monkeypatch.setattr(problems, "FEW", 10)  # so that cells do leave
+    whole = search_with(problem, KERNEL, rows, fold_of, lams, 1.0, complete=True)
+    before, grids = torch.get_num_threads(), []
+    for count in (1, 2):
+        torch.set_num_threads(count)
+        try:
+            grids.append(search_with(problem, KERNEL, rows, fold_of, lams, 1.0))
+        finally:
+            torch.set_num_threads(before)
+    one, two = grids
+    torch.testing.assert_close(one.risks, two.risks, rtol=1e-9, atol=0)
+    known = one.risks.isfinite()
+    assert not known.all()
+    torch.testing.assert_close(one.risks[known], whole.risks[known], rtol=1e-2, atol=0)
+    assert one.risk <= whole.risk * 1.02  # the best may have been within the error of the first folds
+
+
+@pytest.mark.parametrize("name", ["hinge", "levels"])
+def test_risks_with_the_gap_of_a_search_are_those_with_none(name, monkeypatch):
+    """To a fraction of their sampling error, which is a tenth here."""
+    problem = PROBLEMS[name]
+    rows, fold_of, lams = rows_for(problem, 60), folds_of(60, 3), lam_grid(60, 5)
+    rough = search_with(problem, KERNEL, rows, fold_of, lams, 1.0, complete=True)
+    monkeypatch.setattr(problems, "ROUGH", 1e-9)
+    exact = search_with(problem, KERNEL, rows, fold_of, lams, 1.0, complete=True)
+    torch.testing.assert_close(rough.risks, exact.risks, rtol=2e-2, atol=0)
+    assert float(((rough.risks - exact.risks) / exact.risks).abs().mean()) < 2e-3
+
+
+def test_machines_start_from_the_search_and_end_where_they_would_have_ended():
+    problem, fold_of = PROBLEMS["hinge"], folds_of(60)
+    rows = rows_for(problem)
+    choice = search_with(problem, KERNEL, rows, fold_of, lam_grid(60, 5), 1.0).choice
+    for fold, start in choice.starts.items():
+        assert (start[fold_of == fold] == 0).all()
+        assert start.any()
+    kernels = [(KERNEL.with_gamma(choice.gamma), 1.0)]
+    (warm,), (cold,) = (
+        train_on_folds(kernels, problem, rows, fold_of, one, Progress()) for one in (choice, replace(choice, starts={}))
+    )
+    assert max(warm.gap, cold.gap) <= problems.FINE
+    torch.testing.assert_close(warm.held_out, cold.held_out, atol=2e-2, rtol=0)
+
+
+def test_folds_come_in_turn():
+    for folds in range(1, 8):
+        assert [b for some in in_turn(range(folds)) for b in some] == list(range(folds))
+
+
+def test_the_last_one_restores_the_threads_of_the_linear_algebra():
+    from threadpoolctl import threadpool_info
+
+    def counts():
+        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+    before = counts()
+    first, second = single_blas(), single_blas()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert set(counts()) <= {1}
+    second.__exit__(None, None, None)
+    assert counts() == before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 
 # Elements of one tile. The sweeps pass over a tile a dozen times, so it should stay in the last-level
 # cache; much smaller ones cost more in calls than they save. Measured on two cores with 1 + 32 MiB of
@@ -208,6 +210,25 @@ def threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+_blas = threading.Lock()
+_blas_users: list[threadpool_limits] = []
+
+
+@contextmanager
+def single_blas() -> Iterator[None]:
+    """One thread for numpy's and scipy's BLAS while anyone is in here; that setting, too, is the process's."""
+    with _blas:
+        # the first sets it, and all hold the same to be restored by the last
+        _blas_users.append(_blas_users[0] if _blas_users else threadpool_limits(1, "blas"))
+    try:
+        yield
+    finally:
+        with _blas:
+            last = _blas_users.pop()
+            if not _blas_users:
+                last.restore_original_limits()
 
 
 def _after_fork() -> None:

@@ -12,7 +12,8 @@ and has a machine for every column, on the rows with a part in it. λ is chosen 
 
 the same λ for all columns (of classes), or one for each (of levels). For every fold it goes from the largest λ down,
 each machine from the one before, until the risk rises or stays as it is, or until the time is used up (at least one λ
-is solved). The machine in the end is the mean of those
+is solved). Among several widths, cells leave the race when the rows of the first folds say that they are behind.
+The machine in the end is the mean of those
 trained without one fold each; their predictions of the rows they have not seen are kept, since what is said about the
 machine (probabilities, thresholds, errors) must come from these: leave-one-out is exact for least squares alone. Where
 kernels were learned without some folds, these folds choose λ and speak for the machine: the others have shaped the
@@ -25,20 +26,23 @@ Several kernels k_m with shares p_m are one kernel here, Σ p_m k_m: the machine
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import cast
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
+from joblib import Parallel, delayed
 
-from hgk.arrays import require_memory
+from hgk.arrays import require_memory, single_blas, threads
 from hgk.kernels import HierarchicalKernel
 from hgk.losses import Loss, SmoothLoss
 from hgk.machines import Machine, Rows, proportions
-from hgk.progress import Progress
+from hgk.progress import Progress, at_work
 from hgk.solvers import Solution, solver_for
 
+Result = TypeVar("Result")
 # Main memory.
 MAIN = torch.device("cpu")
 # Relative duality gap while λ is chosen; risks differ by more from one fold to the next.
@@ -49,6 +53,10 @@ FINE = 1e-5
 RISE = 0.02
 # ... or when three λ have brought less than this share of the risk.
 LITTLE = 1e-3
+# A cell of the grid is left when it is behind by so many standard errors, and more where the rows so far are not many
+# more than FEW: to be wrong costs about one such error, and that is little of the risk only if they are.
+SURE = 2.0
+FEW = 100
 # Rows on which λ is chosen for smooth losses, whose Newton steps cost their cube.
 SOME = 3000
 
@@ -111,14 +119,16 @@ class Problem:
         """What is compared when λ is chosen: risks of columns, or their sum in the last axis."""
         return risks if self.own_lam else risks.sum(-1, keepdim=True)
 
-    def solve(self, K, T, weight, lams, tol=None, start=None) -> tuple[torch.Tensor, float]:
-        """α, one λ for every column of T, and the largest relative duality gap."""
-        solver, alpha, gap = solver_for(self.loss, tol), torch.zeros_like(T), 0.0
+    def solve(self, K, T, weight, lams, tol=None, start=None, floor=0.0) -> tuple[torch.Tensor, float]:
+        """α, one λ for every column of T, and the largest relative duality gap (see BoxDual for its ``floor``)."""
+        solver, alpha, gap = solver_for(self.loss, tol, floor), torch.zeros_like(T), 0.0
         lams = torch.as_tensor(lams, dtype=torch.float64).expand(T.shape[1])
         for part, columns in _same_rows(T):
+            whole = len(part) == len(T)
+            if not whole:
+                part = part[weight[part] > 0]
             if not len(part):  # two classes of which this fold has no row
                 continue
-            whole = len(part) == len(T)
             state = solver.prepare(K if whole else K[part[:, None], part], weight[part])
             for lam in lams[columns].unique():
                 mine = columns[lams[columns] == lam]
@@ -245,49 +255,67 @@ class Folds:
 
     def machine(self, fold: int, choice: Choice, start: torch.Tensor | None) -> tuple[torch.Tensor, float]:
         """α of the machine without a fold, 0 for its rows, and the gap; ``start`` is of all rows."""
-        part = self.part(fold)
+        part, s = self._training(fold, torch.inf)
         first = None if start is None else start[part]
-        K = self.K[part[:, None], part]
-        alpha, gap = self.problem.solve(K, self.T[part], self.weight[part], choice.lams, FINE, first)
+        K = self.K if len(part) == len(self.K) else self._block(part, part)
+        alpha, gap = self.problem.solve(K, self.T[part], s, choice.lams, FINE, first)
         return torch.zeros_like(self.T).index_copy(0, part, alpha), gap
 
     def path(self, fold: int, lams: np.ndarray, complete: bool = False, progress: Progress | None = None) -> Path:
         """Held-out risks from the largest λ down; infinite where a column was through before, or where time was up.
 
-        A machine on some of many rows has the same c = nλ.
+        A machine on some of many rows has the same c = nλ. A gap of ROUGH times the smallest risk so far will do, also
+        where the machine fits its own rows much better than that.
         """
-        part, out, problem = self.part(fold), self.held_out(fold), self.problem
-        if isinstance(problem.loss, SmoothLoss) and len(part) > SOME:
-            part = part[np.sort(np.random.default_rng(0).permutation(len(part))[:SOME])]
-        s, T = self.weight[part], self.T[part]
-        larger = float(self.weight[self.fold_of != fold].sum() / s.sum())
-        K, K_out = self.K[part[:, None], part], self.K[out[:, None], part]
+        part, s, out, problem = *self._training(fold, SOME), self.held_out(fold), self.problem
+        T, larger = self.T[part], float(self.weight[self.fold_of != fold].sum() / s.sum())
+        K, K_out = (
+            (self.K, self.K[out]) if len(part) == len(self.K) else (self._block(part, part), self._block(out, part))
+        )
         risks = torch.full((len(lams), T.shape[1]), torch.inf, dtype=torch.float64)
         alphas = torch.zeros(len(lams), len(self.T), T.shape[1], dtype=torch.float32)  # to start from
+        losses = torch.full((len(lams), len(out), T.shape[1]), torch.inf, dtype=torch.float64)
         through, alpha = Through(problem, self.T[out], self.weight[out]), torch.zeros_like(T)
         for step, i in enumerate(np.argsort(-lams)):
             if progress is not None and progress.cut(when=step > 0):
-                return Path(risks, alphas, step, cut=True)
+                return Path(risks, alphas, losses, step, cut=True)
             some = torch.arange(T.shape[1]) if complete else through.left(T.shape[1])
             if not len(some):
-                return Path(risks, alphas, step)
-            mine = replace(problem, loss=problem.loss.columns(some.tolist()))
-            alpha[:, some], _ = mine.solve(K, T[:, some], s, float(lams[i]) * larger, ROUGH, alpha[:, some])
-            risks[i, some] = mine.risks(self.T[out][:, some], K_out @ alpha[:, some], self.weight[out])
+                return Path(risks, alphas, losses, step)
+            mine, floor = replace(problem, loss=problem.loss.columns(some.tolist())), float(risks.min())
+            floor = floor if step else 0.0
+            alpha[:, some], _ = mine.solve(K, T[:, some], s, float(lams[i]) * larger, ROUGH, alpha[:, some], floor)
+            t = K_out @ alpha[:, some]
+            risks[i, some] = mine.risks(self.T[out][:, some], t, self.weight[out])
+            losses[i][:, some] = mine.losses(self.T[out][:, some], t)
             alphas[i, part] = alpha.float()
             through.see(risks[i])
-        return Path(risks, alphas, len(lams))
+        return Path(risks, alphas, losses, len(lams))
+
+    def _training(self, fold: int, most: float) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows and weights. For box duals these are all rows, those held out with the weight 0: nothing is copied."""
+        if not isinstance(self.problem.loss, SmoothLoss):
+            return torch.arange(len(self.T)), torch.where(self.fold_of != fold, self.weight, 0.0)
+        part = self.part(fold)
+        if len(part) > most:
+            part = part[np.sort(np.random.default_rng(0).permutation(len(part))[: int(most)])]
+        return part, self.weight[part]
+
+    def _block(self, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+        return self.K[rows[:, None], columns]
 
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """Risks, λ × columns, the coefficients that were found on the way, λ × rows × columns, and how many λ were solved.
+    """Risks, λ × columns, the coefficients that were found on the way, λ × rows × columns, the losses of the rows held
+    out, λ × these × columns, and how many λ were solved.
 
     ``cut`` says that smaller λ were left out for want of time.
     """
 
     risks: torch.Tensor
     alphas: torch.Tensor
+    losses: torch.Tensor
     solved: int
     cut: bool = False
 
@@ -327,11 +355,15 @@ class Through:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A λ for every column (the same, unless each has its own), the width among those tried, and their risk."""
+    """A λ for every column (the same, unless each has its own), the width among those tried, and their risk.
+
+    ``starts`` are coefficients that were found without a fold, for all rows.
+    """
 
     gamma: float
     lams: tuple[float, ...]
     risk: float
+    starts: dict[int, torch.Tensor] = field(default_factory=dict, repr=False)
 
     @property
     def lam(self) -> float:
@@ -349,12 +381,16 @@ def best_lams(problem: Problem, risks: torch.Tensor) -> tuple[torch.Tensor, floa
 
 @dataclass(frozen=True, eq=False)
 class LossGrid:
-    """Held-out risks over the grid, widths × λ × columns; infinite where it was left early."""
+    """Held-out risks over the grid, widths × λ × columns; infinite where it was left early.
+
+    ``starts`` are the coefficients of the best cell, by fold.
+    """
 
     problem: Problem
     gammas: np.ndarray
     lams: np.ndarray
     risks: torch.Tensor
+    starts: dict[int, torch.Tensor] = field(default_factory=dict)
 
     @property
     def best(self) -> tuple[int, torch.Tensor]:
@@ -367,7 +403,7 @@ class LossGrid:
     def choice(self) -> Choice:
         i, at = self.best
         risk = float(self.risks[i][at, torch.arange(len(at))].sum())
-        return Choice(float(self.gammas[i]), tuple(float(self.lams[j]) for j in at), risk)
+        return Choice(float(self.gammas[i]), tuple(float(self.lams[j]) for j in at), risk, self.starts)
 
     @property
     def risk(self) -> float:
@@ -377,9 +413,53 @@ class LossGrid:
     def mean(cls, grids: Sequence[LossGrid]) -> LossGrid:
         """Over folds whose γ grids are matched by position."""
         gammas = np.mean([grid.gammas for grid in grids], axis=0)
-        return replace(grids[0], gammas=gammas, risks=torch.stack([grid.risks for grid in grids]).mean(0))
+        return replace(grids[0], gammas=gammas, risks=torch.stack([grid.risks for grid in grids]).mean(0), starts={})
 
 
+class Race:
+    """Which cells can still be the best, judged on the rows of the folds so far.
+
+    A cell is out when its mean loss is above a rival's by SURE (1 + FEW/m) standard errors of the difference, row by
+    row, for m rows (of equal weight). Rivals are the best λ of the same width and column, and the best width that is
+    through.
+    """
+
+    def __init__(self, problem: Problem, T: torch.Tensor, weight: torch.Tensor):
+        self.problem, self.risk = problem, float("inf")
+        self.best: torch.Tensor | None = None
+        self.starts: dict[int, torch.Tensor] = {}
+        s = weight[:, None] * T.isfinite()
+        self.weight, self.share = weight, weight.sum() * T.isfinite() / s.sum(0).clamp(min=1e-300)
+
+    def left(self, losses: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+        """The λ that stay, none if the width goes; ``losses`` are λ × rows × columns, of rows that were ``seen``."""
+        mine = self.problem.verdict(losses[:, seen] * self.share[seen])
+        s = self.weight[seen] / self.weight[seen].sum()
+        at = (s[:, None] * mine).sum(1).argmin(0)
+        own = mine[at, :, torch.arange(len(at))].T
+        stay = (~_above(mine, own, s)).any(1)
+        if self.best is not None and bool(_above(own.sum(1)[None, :, None], self.best[seen][:, None], s).any()):
+            return torch.zeros_like(stay)
+        return stay
+
+    def through(self, risks: torch.Tensor, losses: torch.Tensor, alphas: Sequence[torch.Tensor]) -> None:
+        """A width on all folds, with what was found on them, λ × rows × columns."""
+        at, risk = best_lams(self.problem, risks)
+        if risk < self.risk:
+            columns = torch.arange(len(at))
+            self.best, self.risk = (losses[at, :, columns].T * self.share).sum(1), risk
+            self.starts = {fold: alpha[at, :, columns].T.double() for fold, alpha in enumerate(alphas)}
+
+
+def _above(losses: torch.Tensor, rival: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+    """Means over rows in the last axis but one, with weights s of sum 1; infinite ones are above."""
+    d = losses - rival
+    mean = (s[:, None] * d).sum(-2, keepdim=True)
+    error = ((s[:, None] * (d - mean)) ** 2).sum(-2).sqrt()
+    return ~(mean[..., 0, :] <= SURE * (1 + FEW * float((s**2).sum())) * error)
+
+
+@single_blas()
 def loss_search(
     problem: Problem,
     rows: Rows,
@@ -393,36 +473,67 @@ def loss_search(
 ) -> LossGrid:
     """Held-out risks over a (λ, γ) grid, for the γ-free exponent ``S``; rows with ``fold_of = -1`` are never held out.
 
-    Unless ``complete``, a width is left after a fold on which it is worse than the best one by a quarter. A wish to
+    Unless ``complete``, cells are left that have lost the :class:`Race`. A wish to
     stop is granted as soon as a width is through; until then it shortens the paths, so that few λ remain.
     """
-    rows = rows.to(MAIN)
+    rows, S = rows.to(MAIN), S.to(MAIN)
     T, folds = problem.labels(rows.Y), range(int(fold_of.max()) + 1)
+    number = torch.from_numpy(fold_of)
     sizes = torch.stack([(rows.weight[:, None] * T.isfinite())[fold_of == b].sum(0) for b in folds])
     shares = sizes / sizes.sum(0).clamp(min=1e-300)
     risks = torch.full((len(gammas), len(lams), T.shape[1]), torch.inf, dtype=torch.float64)
-    best = [float("inf")] * len(folds)
+    race, K = Race(problem, T, rows.weight), torch.empty_like(S, dtype=torch.float64)
     for i in order:
-        K = torch.exp(S * -(float(gammas[i]) ** -2)).to(MAIN)
-        state, total = Folds(problem, K, T, rows.weight, torch.from_numpy(fold_of)), torch.zeros_like(risks[i])
-        for b in folds:
-            own = state.path(b, lams, complete, progress).risks
-            mine = best_lams(problem, own)[1]
-            total = total + torch.where(shares[b] > 0, shares[b] * own, 0.0)
-            late = progress is not None and progress.cut(when=bool(risks.isfinite().any()))
-            if late or (not complete and mine > 1.25 * best[b]):
+        K.copy_(S).mul_(-(float(gammas[i]) ** -2)).exp_()
+        state, total = Folds(problem, K, T, rows.weight, number), torch.zeros_like(risks[i])
+        losses, stay = torch.full((len(lams), *T.shape), torch.inf, dtype=torch.float64), torch.arange(len(lams))
+        alphas: list[torch.Tensor] = []
+        for some in in_turn(folds):
+            tried = lams[stay.numpy()]
+            paths = together([partial(state.path, b, tried, complete, progress) for b in some])
+            for b, path in zip(some, paths, strict=True):
+                own = torch.full_like(total, torch.inf).index_copy(0, stay, path.risks)
+                total = total + torch.where(shares[b] > 0, shares[b] * own, 0.0)
+                losses[stay[:, None], state.held_out(b)] = path.losses
+                alphas.append(path.alphas)
+            if progress is not None and progress.cut(when=bool(risks.isfinite().any())):
                 break
-            best[b] = min(best[b], mine)
+            if not complete:
+                left = race.left(losses[stay], torch.from_numpy(np.isin(fold_of, range(some[-1] + 1))))
+                stay, alphas = stay[left], [alpha[left] for alpha in alphas]
+            if not len(stay):
+                break
         else:
             risks[i] = total
+            race.through(total[stay], losses[stay], alphas)
         if progress is not None and progress.cut(when=bool(risks.isfinite().any())):
             break
-    return LossGrid(problem, np.asarray(gammas), np.asarray(lams), risks)
+    return LossGrid(problem, np.asarray(gammas), np.asarray(lams), risks, race.starts)
+
+
+def in_turn(folds: Sequence[int]) -> list[Sequence[int]]:
+    """One, which may end the matter, and the others two by two; the same with one thread and with many."""
+    return [folds[:1], *(folds[b : b + 2] for b in range(1, len(folds), 2))]
+
+
+def together(work: Sequence[Callable[[], Result]]) -> list[Result]:
+    """In threads of one core each, as many as torch has: descent has no use for more."""
+    if len(work) == 1 or torch.get_num_threads() == 1:
+        return [task() for task in work]
+
+    def at(task: Callable[[], Result]) -> Result:
+        with at_work():
+            return task()
+
+    count = min(len(work), torch.get_num_threads())
+    with threads(1):
+        return Parallel(n_jobs=count, require="sharedmem")(delayed(at)(task) for task in work)
 
 
 # --------------------------------------------------------------------------------------------- training
 
 
+@single_blas()
 def train_on_folds(
     kernels: Sequence[tuple[HierarchicalKernel, float]],
     problem: Problem,
@@ -448,20 +559,21 @@ def train_on_folds(
     }
     starts: dict[int, torch.Tensor] = {}
     if isinstance(lams, Choice):
-        choice = lams
+        choice, starts = lams, lams.starts
     else:
         choice, starts = choose_lams({fold: apart.get(fold, whole) for fold in unseen}, lams, progress)
     held_out, alpha, gap = torch.full_like(whole.T, torch.nan), torch.zeros_like(whole.T), 0.0
     last = None  # most rows of two folds' machines are the same, and so are nearly their coefficients
-    for fold in folds:
-        mine, left = whole.machine(fold, choice, starts.get(fold, last))
-        alpha += mine / len(folds)
-        last, honest = mine, apart.get(fold, whole)
-        if honest is not whole:
-            mine, _ = honest.machine(fold, choice, mine)
-        held_out[whole.held_out(fold)] = honest.predictions(fold, mine)
-        gap = max(gap, left)
-        progress.report(stage="machine", fold=fold, gap=left)
+    for some in in_turn(folds):
+        found = together([partial(whole.machine, fold, choice, starts.get(fold, last)) for fold in some])
+        for fold, (mine, left) in zip(some, found, strict=True):
+            alpha += mine / len(folds)
+            last, honest = mine, apart.get(fold, whole)
+            if honest is not whole:
+                mine, _ = honest.machine(fold, choice, mine)
+            held_out[whole.held_out(fold)] = honest.predictions(fold, mine)
+            gap = max(gap, left)
+            progress.report(stage="machine", fold=fold, gap=left)
     machine = OfLoss(
         kernels[0][0],
         choice.lam,
@@ -503,6 +615,7 @@ def choose_lams(
     return choice, {fold: path.at(at) for fold, path in paths.items()}
 
 
+@single_blas()
 def train_part(
     kernel: HierarchicalKernel, problem: Problem, rows: Rows, choice: Choice, part: torch.Tensor, out: torch.Tensor
 ) -> OfLoss:

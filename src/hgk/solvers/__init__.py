@@ -24,8 +24,10 @@ __all__ = [
 ]
 
 
-def solver_for(loss: Loss, tol: float | None = None) -> ConvexSolver:
+def solver_for(loss: Loss, tol: float | None = None, floor: float = 0.0) -> ConvexSolver:
     """The solver that takes a loss; ``tol`` is the relative duality gap to be reached, None the solver's own.
+
+    ``floor`` is for :class:`BoxDual`; Newton's last steps cost little.
 
     Examples
     --------
@@ -33,9 +35,10 @@ def solver_for(loss: Loss, tol: float | None = None) -> ConvexSolver:
     >>> [type(solver_for(loss)).__name__ for loss in (Hinge(), Logistic())]
     ['BoxDual', 'Newton']
     """
-    for kind, solver in ((BoxLoss, BoxDual), (SmoothLoss, Newton)):
-        if isinstance(loss, kind):
-            return solver() if tol is None else solver(tol)
+    if isinstance(loss, BoxLoss):
+        return BoxDual(floor=floor) if tol is None else BoxDual(tol, floor=floor)
+    if isinstance(loss, SmoothLoss):
+        return Newton() if tol is None else Newton(tol)
     raise TypeError(
         f"{type(loss).__name__} is neither a BoxLoss, which BoxDual solves, nor a SmoothLoss, which Newton solves; "
         "derive it from one of the two."

@@ -58,10 +58,14 @@ class Column:
     def C(self) -> torch.Tensor:
         return self.weight / (2 * self.lam * self.weight.sum())
 
+    def slopes(self, alpha: torch.Tensor) -> torch.Tensor:
+        """u = -α/C; 0 where the weight is, and with it α."""
+        return torch.where(self.weight > 0, -alpha / self.C, 0.0)
+
     def gap(self, alpha: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """P - D and P at α, with t = Kα."""
         low, high = self.loss.domain(self.y)
-        u = torch.minimum(torch.maximum(-alpha / self.C, low), high)  # α is in the box but for rounding
+        u = torch.minimum(torch.maximum(self.slopes(alpha), low), high)  # α is in the box but for rounding
         share = self.weight / self.weight.sum()
         primal = self.lam * (alpha * t).sum(0) + (share * self.loss.value(self.y, t)).sum(0)
         return (share * self.loss.young(self.y, t, u).clamp_min(0)).sum(0), primal
@@ -80,11 +84,12 @@ class ConvexSolver(ABC):
     """prepare(K) once, solve(state, Y, lam, loss) many times; a subclass finds the coefficients."""
 
     tol: float
+    idle_rows = False  # whether rows may have the weight 0, and α = 0 then
 
     def prepare(self, K: torch.Tensor, sample_weight: torch.Tensor | None = None) -> ConvexState:
-        """The matrix and the weights; a row of weight 0 is to be left out before."""
+        """The matrix and the weights; a row of weight 0 is to be left out before, unless the solver takes such."""
         weight = torch.ones(len(K)) if sample_weight is None else sample_weight
-        if not bool((weight > 0).all()):
+        if not bool((weight > 0).all()) and not (self.idle_rows and bool((weight >= 0).all() and weight.any())):
             raise ValueError("Sample weights must be positive here; leave out the rows whose weight is 0.")
         return ConvexState(K.to("cpu", torch.float64).contiguous(), weight.to("cpu", torch.float64))
 
@@ -149,9 +154,13 @@ class ConvexSolver(ABC):
 
 
 def product(K: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
-    """Kα for a symmetric K; rows of K whose coefficient is 0 are not read where these are most."""
+    """Kα for a symmetric K; rows of K whose coefficient is 0 are not read where these are many."""
     some = alpha.nonzero()[:, 0]
-    return K[some].T @ alpha[some] if len(some) < len(alpha) / 3 else K @ alpha
+    if len(some) > 0.7 * len(alpha):
+        return K @ alpha
+    from hgk.solvers.descent import weighted_rows  # numba is loaded when first needed
+
+    return torch.from_numpy(weighted_rows(K.numpy(), some.numpy(), alpha[some].numpy()))
 
 
 def relative(gap: torch.Tensor, primal: torch.Tensor) -> torch.Tensor:
