@@ -280,6 +280,30 @@ def test_chains_anneal_together_as_each_alone():
 
 
 @kernels
+def test_chains_that_are_cut_tell_of_their_steps():
+    """A wish to stop is granted every fifty steps, and a shorter chain has made its own."""
+    stopped = Progress()
+    stopped.stopped = True
+    asked = [
+        Annealing(o, o.kernel.W, steps, np.random.default_rng(0), stopped)
+        for o, steps in zip(objectives(), [30, 120, 60], strict=True)
+    ]
+    found = anneal_all(asked)
+    assert [annealed.steps for annealed in found] == [30, 50, 50]
+    for wish, annealed in zip(asked, found, strict=True):
+        assert annealed.risk == pytest.approx(wish.objective.risk(annealed.W), rel=1e-9)
+
+
+@kernels
+def test_wide_nodes_descend_one_by_one(monkeypatch):
+    found = objectives()
+    monkeypatch.setattr(sys.modules["hgk.optimisers.armijo"], "WIDEST", 0)
+    monkeypatch.setattr(sys.modules["hgk.optimisers.armijo"], "Slopes", None)
+    one, *_ = descend_all([Descending(o, o.kernel.W, 2) for o in found])
+    assert one.steps == descend(found[0], found[0].kernel.W, 2).steps
+
+
+@kernels
 def test_chains_that_do_not_fit_together_go_one_after_the_other(monkeypatch):
     rows, tree = random_rows(60).to(DEVICE), two_layers(5, 2, 3, rng=1)
     kernel = HierarchicalKernel(tree, tree.start(rows.spread, np.random.default_rng(0)))
@@ -292,11 +316,11 @@ def test_chains_that_do_not_fit_together_go_one_after_the_other(monkeypatch):
     descents = [Descending(objective, kernel.W, steps) for steps in (1, 2, 3)]
     assert len(loads(asked(), held=2)) == 1
     expected = anneal_all(asked()), descend_all(descents)
-    monkeypatch.setenv("HGK_MEMORY", "60K")  # E twice is 2 x 20 x 40 x 8 bytes
+    monkeypatch.setenv("HGK_MEMORY", "96K")  # E twice is 2 x 20 x 40 x 8 bytes, rows thrice 3 x 60 x 5 x 8
     assert [len(part) for part in loads(asked(), held=2)] == [2, 1]
     for found, other in zip(anneal_all(asked()), expected[0], strict=True):
         assert (found.risk, found.accepted) == (other.risk, other.accepted)
-    monkeypatch.setenv("HGK_MEMORY", "30K")
+    monkeypatch.setenv("HGK_MEMORY", "64K")
     assert [len(part) for part in loads(descents, held=1)] == [2, 1]
     for found, other in zip(descend_all(descents), expected[1], strict=True):
         assert (found.risk, found.steps) == (other.risk, other.steps)

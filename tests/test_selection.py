@@ -1,5 +1,7 @@
 """Splits, grids, and the paper's protocol around the machine."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -25,6 +27,7 @@ from hgk.selection import (
     search_all,
     three_parts,
 )
+from hgk.solvers import fold_risks, krylov
 from reference import machine
 
 
@@ -95,6 +98,78 @@ def test_grids_searched_together_are_each_alone(monkeypatch, complete):
             np.testing.assert_allclose(found.risks[sure], expected.risks[sure], rtol=1e-2)
             assert found.risk == pytest.approx(expected.risk, rel=1e-2)
             assert sure.all() or not complete
+
+
+def noisy_grid(noise, seed=0, n=200):
+    """Labels of two columns' sine, with noise, in single precision."""
+    rng = np.random.default_rng(seed)
+    rows = random_rows(n, d=3, seed=seed)
+    rows.Y.copy_(torch.from_numpy(0.5 * np.sin(2 * rows.X.numpy()[:, :1]) + noise * rng.standard_normal((n, 1))))
+    kernel = HierarchicalKernel(isotropic(3), isotropic(3).start(np.ones(3), rng))
+    return Grid(kernel, rows, fold_numbers(n, 5, rng), lam_grid(n), 1.0)
+
+
+@pytest.mark.parametrize("widths_at_once", [1, 4])
+def test_a_problem_does_not_give_up_for_another_ones_risk(monkeypatch, widths_at_once):
+    """Labels without noise next to noisy ones, whose every cell is far above the others' best."""
+    grids = [noisy_grid(0.0), noisy_grid(0.3, 1)]
+    monkeypatch.setattr(selection, "STACK", widths_at_once * 200**2)
+    each = [selection._search_together([grid])[0] for grid in grids]
+    monkeypatch.setattr(selection, "STACK", widths_at_once * 2 * 200**2)
+    for found, alone in zip(selection._search_together(grids), each, strict=True):
+        assert found.best == alone.best
+        assert found.risk == pytest.approx(alone.risk, rel=1e-2, abs=1e-6)
+        assert found.resolved.sum() >= alone.resolved.sum()
+
+
+def test_widths_know_the_best_risk_of_their_own_problem(monkeypatch):
+    calls = []
+
+    def spy(*args, known, **options):
+        found = fold_risks(*args, known=known, **options)
+        calls.append((known.reshape(2, -1).numpy(), found.risks.reshape(2, -1), found.resolved.reshape(2, -1)))
+        return found
+
+    monkeypatch.setattr(selection, "fold_risks", spy)
+    monkeypatch.setattr(selection, "STACK", 4 * 2 * 200**2)
+    selection._search_together([noisy_grid(0.0), noisy_grid(0.3, 1)])
+    best = torch.full((2,), torch.inf)
+    for known, risks, resolved in calls:
+        np.testing.assert_array_equal(known, np.broadcast_to(best[:, None], known.shape))
+        best = torch.minimum(best, risks.masked_fill(~resolved, torch.inf).amin(1))
+    assert len(calls) == 3
+
+
+def test_grids_go_together_by_likeness_and_memory(monkeypatch):
+    """As on an accelerator, whose recorded steps are the same here."""
+    loads, together = [], selection._search_together
+    for module in (selection, krylov):
+        monkeypatch.setattr(module, "accelerated", lambda x: True)
+    monkeypatch.setattr(selection, "_search_together", lambda grids: loads.append(len(grids)) or together(grids))
+    grids = [noisy_grid(0.1, seed, 100) for seed in range(5)]
+    grids[1] = replace(grids[1], clip=0.2)
+    results = search_all(grids)
+    assert sorted(loads) == [1, 4]
+    for found, grid in zip(results, grids, strict=True):
+        (alone,) = together([grid])
+        np.testing.assert_allclose(found.gammas, alone.gammas)
+        assert found.risk == pytest.approx(alone.risk, rel=1e-2)
+    loads.clear()
+    # each needs 3 x 100² + 1.5 x 5 folds x 1000 steps x 100 numbers of 4 bytes, that is 3.1 MB
+    monkeypatch.setenv("HGK_MEMORY", "14M")
+    for found, before in zip(search_all(grids), results, strict=True):
+        assert found.risk == pytest.approx(before.risk, rel=1e-2)
+    assert sorted(loads) == [1, 2, 2]
+
+
+def test_a_wish_to_stop_ends_all_grids_after_a_width(monkeypatch):
+    monkeypatch.setattr(selection, "STACK", 1)
+    progress = Progress()
+    progress.stopped = True
+    grids = [replace(noisy_grid(0.1, seed, 60), progress=progress) for seed in range(2)]
+    for found in selection._search_together(grids):
+        assert np.isfinite(found.risks).any(1).sum() == 1
+        assert found.resolved[found.best]
 
 
 def test_mean_grid_is_the_mean_and_chooses_only_what_every_fold_resolved():

@@ -7,7 +7,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -331,10 +331,11 @@ def exact_rows(device: torch.device) -> int:
 
 
 @contextmanager
-def room_for(n: int, device: torch.device) -> Iterator[None]:
-    """Turn the accelerator's running out of memory into a sentence."""
+def on_device(n: int, device: torch.device) -> Iterator[None]:
+    """Work on n rows there: Triton launches where torch is; running out of memory becomes a sentence."""
     try:
-        yield
+        with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+            yield
     except torch.OutOfMemoryError as error:
         torch.cuda.empty_cache()
         fits = int((0.9 * available_memory(device) / (4 * 8)) ** 0.5)

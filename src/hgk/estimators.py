@@ -24,9 +24,9 @@ from hgk.arrays import (
     device_of,
     exact_rows,
     matrices_to_factor,
+    on_device,
     packed,
     require_memory,
-    room_for,
     threads_for,
     unpacked,
 )
@@ -133,7 +133,7 @@ class _HGK(BaseEstimator):
         plan = self._plan(preset, encoder)
         self._check_size(plan, task.rows, problem)
         workers = self._workers(plan)
-        with threads_for(len(rows), device), room_for(len(rows), device), Progress(self._callback()) as progress:
+        with threads_for(len(rows), device), on_device(len(rows), device), Progress(self._callback()) as progress:
             machines = plan.machines(task, rng, progress, workers)
         self.machines_ = [machine.to(AT_REST) for machine in machines]
 
@@ -440,7 +440,7 @@ class _HGK(BaseEstimator):
                 self._kept["loo"] = held_out_average(self.machines_).clamp(-self._clip, self._clip)
                 return self._kept["loo"]
             device = device_of(self.device)
-            with threads_for(len(rows), device), room_for(len(rows), device):
+            with threads_for(len(rows), device), on_device(len(rows), device):
                 machines = [machine.to(device) for machine in self.machines_]
                 self._kept["loo"] = loo_average(machines, rows.to(device), CLIP)[0].to(AT_REST)
         return self._kept["loo"]
@@ -462,7 +462,7 @@ class _HGK(BaseEstimator):
     def _average(self, features: torch.Tensor) -> torch.Tensor:
         """The clipped averaged function. The machines go to the device at every call, which takes milliseconds."""
         device = device_of(self.device)
-        with room_for(len(features), device):
+        with on_device(len(features), device):
             machines = [machine.to(device) for machine in self.machines_]
             parts = (features[block].to(device) for block in blocks(len(features), PREDICTED))
             return torch.cat([average(machines, part, self._clip).to(AT_REST) for part in parts])
@@ -735,7 +735,7 @@ class HGKRegressor(RegressorMixin, _HGK):
         n, device = len(rows), device_of(self.device)
         some = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(n)[:JACKKNIFE]))
         bounds = []
-        with threads_for(n, device), room_for(n, device):
+        with threads_for(n, device), on_device(n, device):
             machines, there = [machine.to(device) for machine in self.machines_], rows.to(device)
             # one block of rows at a time: f^(-i)(x) is rows x 2000 x outputs
             for block in blocks(len(features), max(1, 2**25 // (len(some) * rows.Y.shape[1]))):

@@ -33,6 +33,7 @@ from hgk.machines import Machine, Rows, train
 from hgk.problems import Choice, LossGrid, Problem, loss_search, train_on_folds, train_part
 from hgk.progress import Progress, at_work
 from hgk.solvers import fold_risks
+from hgk.solvers.krylov import MOST_STEPS
 
 GRID = 10
 FOLDS = 5
@@ -152,19 +153,37 @@ def search(
 def search_all(grids: Sequence[Grid]) -> list[GridResult | LossGrid]:
     """Of many: least squares by Krylov spaces, other losses by paths over λ on every fold.
 
-    On an accelerator as many together as fit into half of its memory: S, K, an exponential and the basis of each.
+    On an accelerator those that are alike go together, as many as fit into half of its memory.
     """
-    loads: list[list[Grid]] = []
+    found: dict[int, GridResult | LossGrid] = {}
+    for load in _loads(grids):
+        results = _search_together(load) if load[0].problem is None else _paths(*load)
+        found |= zip(map(id, load), results, strict=True)
+    return [found[id(grid)] for grid in grids]
+
+
+def _loads(grids: Sequence[Grid]) -> list[list[Grid]]:
+    alike: dict[tuple, list[Grid]] = {}
+    for grid in grids:
+        alone = grid.problem is not None or not accelerated(grid.rows.X)
+        key = grid.rows.X.device, grid.dtype, grid.clip, grid.complete, grid.rows.Y.shape[1], len(grid.lams)
+        alike.setdefault((id(grid),) if alone else key, []).append(grid)
+    return [load for group in alike.values() for load in _parts(group)]
+
+
+def _parts(grids: Sequence[Grid]) -> list[list[Grid]]:
+    """Each with S, K, an exponential, and a basis that is copied when it grows."""
+    parts: list[list[Grid]] = []
     left = 0.0
     for grid in grids:
-        need = 4 * len(grid.rows) ** 2 * grid.dtype.itemsize
-        alone = grid.problem is not None or not accelerated(grid.rows.X)
-        if alone or need > left:
-            loads.append([])
-            left = 0.0 if alone else available_memory(grid.rows.X.device) / 2
-        loads[-1].append(grid)
+        n, vectors = len(grid.rows), (int(grid.fold_of.max()) + 1) * grid.rows.Y.shape[1] * MOST_STEPS
+        need = (3 * n**2 + 1.5 * vectors * n) * grid.dtype.itemsize
+        if not parts or need > left:
+            parts.append([])
+            left = available_memory(grid.rows.X.device) / 2
+        parts[-1].append(grid)
         left -= need
-    return [found for load in loads for found in (_search_together(load) if load[0].problem is None else _paths(*load))]
+    return parts
 
 
 def _search_together(grids: Sequence[Grid]) -> list[GridResult]:
@@ -379,8 +398,8 @@ def _judged_on_folds(
     # complete: a cell that cannot win in this fold may still win in the mean over folds
     held_out = [np.where(task.fold_of == fold, 0, -1) for fold in folds]
     asked = [
-        Grid(kernel, task.rows, out, task.lams, task.clip, complete=True, problem=task.problem)
-        for kernel, out in zip(kernels, held_out, strict=True)
+        Grid(kernel, task.rows, out, task.lams, task.clip, complete=True, progress=progress, problem=task.problem)
+        for kernel, out, progress in zip(kernels, held_out, progresses, strict=True)
     ]
     found = search_all(asked)
     for grid, progress in zip(found, progresses, strict=True):

@@ -19,6 +19,8 @@ import torch
 from hgk.architectures import Architecture, Weights
 
 STRIP, TILE = 16, 64
+# Columns of a node that a gradient takes together.
+CHUNK = 4
 # Arrays sent together begin at multiples of so many numbers: kernels are compiled anew for other alignments.
 APART = 16
 
@@ -57,6 +59,14 @@ class Places:
     own: np.ndarray
     edges: np.ndarray
     shapes: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def chunks(self) -> tuple[np.ndarray, np.ndarray]:
+        """Node and first weight of every CHUNK weights of a node."""
+        ends = zip(self.first[:-1].tolist(), self.first[1:].tolist(), strict=True)
+        pairs = [(i, p) for i, (first, end) in enumerate(ends) for p in range(first, end, CHUNK)]
+        node, first = np.array(pairs).T
+        return node, first
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -201,6 +211,10 @@ class Slopes(Chains):
         super().__init__(chains)
         self.P = self.X1.new_empty(len(chains), self.n2, self.n1)
         self.sums = self.X1.new_zeros(len(chains), self.strips, self.weights + self.nodes)
+        chunks = [p.chunks for p in self.places]
+        self.chunks = max(len(node) for node, _ in chunks)
+        parts = [_filled(part, self.chunks, -1) for part in zip(*chunks, strict=True)]
+        self.chunk_node, self.chunk_first = _sent(parts, torch.int32, self.device)
         self.Ws = [chain.W for chain in chains]
         self.known = [False] * len(chains)  # whether P is that of these weights
 
@@ -236,10 +250,10 @@ class Slopes(Chains):
     def _back(self, wanted: torch.Tensor) -> None:
         from hgk.fused import slopes
 
-        slopes.sums[(self.weights, self.strips, len(self.chains))](
-            self.X2, self.X1, self.rows2, self.rows1, self.first, self.column, self.node, self.size, self.flat,
-            self.V, self.W, wanted, self.P, self.slope, self.sums,
-            self.d, self.n2, self.n1, self.weights, self.nodes, self.strips, R=STRIP, B=TILE,
+        slopes.sums[(self.chunks, self.strips, len(self.chains))](
+            self.X2, self.X1, self.rows2, self.rows1, self.first, self.column, self.chunk_node, self.chunk_first,
+            self.flat, self.V, self.W, wanted, self.P, self.slope, self.sums,
+            self.d, self.n2, self.n1, self.weights, self.nodes, self.strips, self.chunks, R=STRIP, B=TILE, CHUNK=CHUNK,
         )  # fmt: skip
 
 

@@ -9,9 +9,9 @@ With P_ab = γ⁻² K_ab α_b, kept on the way there, N = -∂R/∂S_top = g_a P
 
     ∂R/∂v_ij = -2 v_ij Σ_a g_a Σ_b P_ab c_i k_i d_j²,        ∂R/∂w_i = -4 w_i Σ_a g_a Σ_b P_ab (1 - k_i)
 
-where one program looks after one v_ij on one strip of D2's rows, forms k_i again, and needs nothing but its own
-registers: what costs is one exponential per pair and weight (none where there is one node alone), next to one per pair
-and node for R. Strips leave their parts of R and of the sums behind, which are added in one order always.
+where one program looks after a few columns of one node on one strip of D2's rows, forms k_i again, and needs nothing
+but its own registers: the exponents of a node are formed once for every four of its columns. Strips leave their parts
+of R and of the sums behind, which are added in one order always.
 
 A chain that is not ``Wanted`` costs nothing and stays as it is. Rows are filled up to whole strips and tiles: α and
 share are 0 there.
@@ -81,37 +81,39 @@ def risks(
         tl.store(Partial + c * strips + r, tl.sum(share * error * error))
 
 
-@triton.jit(do_not_specialize=["d", "weights", "nodes", "strips"])
+@triton.jit(do_not_specialize=["d", "weights", "nodes", "strips", "chunks"])
 def sums(
-    X2, X1, Rows2, Rows1, First, Column, Node, Size, Flat, V, W, Wanted, P, Slope, Sums,
-    d, n2, n1, weights, nodes, strips, R: tl.constexpr, B: tl.constexpr,
+    X2, X1, Rows2, Rows1, First, Column, ChunkNode, ChunkFirst, Flat, V, W, Wanted, P, Slope, Sums,
+    d, n2, n1, weights, nodes, strips, chunks, R: tl.constexpr, B: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """One strip's part of Σ g P c_i k_i d_j² of weight p = (i, j), and, for a node's first one, of Σ g P (1 - k_i)."""
-    p, r, c = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    if (tl.load(Wanted + c) > 0) & (p < tl.load(Size + c)) & (r * R < tl.load(Rows2 + c)):
-        flat, i = tl.load(Flat + c) > 0, tl.load(Node + c * weights + p)
-        node = First + c * (nodes + 1) + i
-        first = tl.load(node)
-        last = tl.where(flat, first, tl.load(node + 1))  # one node alone needs no S
-        column = c * d + tl.load(Column + c * weights + p)
+    """One strip's part of Σ g P c_i k_i d_j² of some columns of node i; with its first ones, of Σ g P (1 - k_i)."""
+    s, r, c = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    i = tl.load(ChunkNode + c * chunks + s)
+    if (tl.load(Wanted + c) > 0) & (i >= 0) & (r * R < tl.load(Rows2 + c)):
+        flat, node = tl.load(Flat + c) > 0, First + c * (nodes + 1) + i
+        first, end = tl.load(node), tl.load(node + 1)
+        last = tl.where(flat, first, end)  # one node alone needs no S
+        begin = tl.load(ChunkFirst + c * chunks + s)
+        p = begin + tl.arange(0, CHUNK)
+        column = (c * d + tl.load(Column + c * weights + p, mask=p < end, other=0)).to(tl.int64)
         rows = r * R + tl.arange(0, R)
         kept = P + c.to(tl.int64) * n2 * n1
         zero = tl.zeros([R, B], dtype=X1.dtype.element_ty)
-        own = zero
         edge = zero
+        own = tl.zeros([CHUNK, R, B], dtype=X1.dtype.element_ty)
+        x = tl.load(X2 + column[:, None] * n2 + rows[None, :])
         for start in range(0, tl.load(Rows1 + c), B):
             cols = start + tl.arange(0, B)
             S = exponent(X2, X1, Column, V, c, first, last, d, n2, n1, weights, rows, cols, zero)
-            D = difference(X2, X1, column, n2, n1, rows, cols)
+            D = x[:, :, None] - tl.load(X1 + column[:, None] * n1 + cols[None, :])[:, None, :]
             N = tl.load(kept + rows[:, None].to(tl.int64) * n1 + cols[None, :])
-            if flat:
-                own += N * (D * D)
-            else:
+            if not flat:
                 Nk = N * tl.exp(-S)
-                own += Nk * (D * D)
                 edge += N - Nk
+                N = Nk
+            own += N[None, :, :] * (D * D)
         g, w = tl.load(Slope + c * n2 + rows), tl.load(W + c * nodes + i)
         factor = tl.where(flat, 1.0, 2.0 * w * w)
         out = Sums + (c * strips + r).to(tl.int64) * (weights + nodes)
-        tl.store(out + p, factor * tl.sum(g * tl.sum(own, 1)))
-        tl.store(out + weights + i, tl.sum(g * tl.sum(edge, 1)), mask=p == tl.load(node))
+        tl.store(out + p, factor * tl.sum(g[None, :] * tl.sum(own, 2), 1), mask=p < end)
+        tl.store(out + weights + i, tl.sum(g * tl.sum(edge, 1)), mask=begin == first)

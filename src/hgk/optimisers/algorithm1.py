@@ -201,7 +201,8 @@ class _Run:
         kernel = (kernel or self.kernel).with_weights(W)
         fold_of = fold_numbers(len(part), min(FOLDS, len(part)), self.rng)
         given = self.given[torch.from_numpy(self.D1)]
-        grid = yield Grid(kernel, given, fold_of, lam_grid(part.size), self.clip, problem=self.problem)
+        lams = lam_grid(part.size)
+        grid = yield Grid(kernel, given, fold_of, lams, self.clip, progress=self.progress, problem=self.problem)
         found = grid.choice
         kernel = kernel.with_gamma(found.gamma)
         if isinstance(found, Choice) and self.problem is not None:

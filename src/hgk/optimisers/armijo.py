@@ -19,6 +19,8 @@ SLOPE = 1e-4
 HALVINGS = 30
 # A local minimum, to the precision that the risk deserves: no step found, or the last one gained less.
 LITTLE = 1e-5
+# Columns of a node beyond which chains descend one by one: side by side its exponents are formed for every four.
+WIDEST = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +66,8 @@ def descend(objective: Objective, W: Weights, steps: int, progress: Progress | N
 def descend_all(wishes: Sequence[Descending]) -> list[Descent]:
     """Every descent; on an accelerator those that the fused kernels take go together."""
     found: dict[int, Descent] = {}
-    for together in loads(wishes, held=1):
+    narrow = [wish for wish in wishes if max(map(len, wish.objective.kernel.architecture.coordinates)) <= WIDEST]
+    for together in loads(narrow, held=1):
         found |= zip(map(id, together), _descend_together(together), strict=True)
     for wish in wishes:
         if id(wish) not in found:

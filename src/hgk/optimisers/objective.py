@@ -84,6 +84,12 @@ class Wish(Protocol):
     def objective(self) -> Objective: ...
 
 
+def rows_of(wish: Wish) -> Rows:
+    """D2, or the wish's own."""
+    rows = getattr(wish, "rows", None)
+    return wish.objective.D2 if rows is None else rows
+
+
 SomeWish = TypeVar("SomeWish", bound=Wish)
 
 
@@ -102,7 +108,8 @@ def _parts(wishes: Sequence[SomeWish], held: int) -> list[list[SomeWish]]:
     left = 0.0
     for wish in wishes:
         o = wish.objective
-        need = held * len(o.D2) * len(o.X1) * o.X1.dtype.itemsize
+        n1, n2 = len(o.X1), len(rows_of(wish))
+        need = (held * n2 * n1 + 3 * (n1 + n2) * o.X1.shape[1]) * o.X1.dtype.itemsize  # rows are copied thrice
         if not parts or need > left:
             parts.append([])
             left = available_memory(o.X1.device) / 2
