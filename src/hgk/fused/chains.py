@@ -19,8 +19,8 @@ import torch
 from hgk.architectures import Architecture, Weights
 
 STRIP, TILE = 16, 64
-# Columns of a node that a gradient takes together.
-CHUNK = 4
+# Columns of a node that a gradient takes together, and its tiles: 160 registers in double precision, no spilling.
+CHUNK, BACK_TILE = 4, 32
 # Arrays sent together begin at multiples of so many numbers: kernels are compiled anew for other alignments.
 APART = 16
 
@@ -253,7 +253,8 @@ class Slopes(Chains):
         slopes.sums[(self.chunks, self.strips, len(self.chains))](
             self.X2, self.X1, self.rows2, self.rows1, self.first, self.column, self.chunk_node, self.chunk_first,
             self.flat, self.V, self.W, wanted, self.P, self.slope, self.sums,
-            self.d, self.n2, self.n1, self.weights, self.nodes, self.strips, self.chunks, R=STRIP, B=TILE, CHUNK=CHUNK,
+            self.d, self.n2, self.n1, self.weights, self.nodes, self.strips, self.chunks,
+            R=STRIP, B=BACK_TILE, CHUNK=CHUNK,
         )  # fmt: skip
 
 
