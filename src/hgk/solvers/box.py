@@ -15,8 +15,8 @@ weight 0 has C_i = 0 and stays at 0: a fold that is held out costs no copy of K.
 
 each of which lowers the gap tenfold, until it is below ``tol`` for a t computed afresh.
 
-Chosen by measurement (benchmarks/losses.py; hinge, 2000 rows, λ = 1e-6): to a gap of 1e-3 it takes 0.13 s, operator
-splitting with one factor 3.0 s; to 1e-8 0.25 s, the descent without Newton steps 0.40 s. A first trial of
+Chosen by measurement (benchmarks/losses.py; hinge, 2000 rows, λ = 1e-6): to a gap of 1e-3 it takes 0.08 s, descent
+alone 0.11 s, operator splitting with one factor 1.7 s; to 1e-8 0.34 s, descent alone 0.23 s. A first trial of
 semismooth Newton steps on Moreau envelopes alone, whose schedule was not tuned, converged at one of four λ.
 """
 

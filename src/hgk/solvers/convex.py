@@ -125,7 +125,7 @@ class ConvexSolver(ABC):
     def path(self, state: ConvexState, Y: torch.Tensor, lams: Sequence[float], loss: Loss) -> list[Solution]:
         """The machines at all ``lams``, in their order; solved from the largest λ down, each from the one before.
 
-        For box duals and steps of λ by a factor of three this is no faster than cold starts (benchmarks/losses.py).
+        For box duals and steps of λ by a factor of three this is hardly faster than cold starts (benchmarks/losses.py).
         """
         found: dict[float, Solution] = {}
         last = None
