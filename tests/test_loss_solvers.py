@@ -467,3 +467,39 @@ def test_products_read_the_rows_that_count_and_the_largest_is_the_first():
     for n in (1, 7, 8, 511, 512, 513, 1100):
         gain = rng.integers(0, n, n).astype(float)
         assert _largest(gain) == gain.argmax()
+
+
+@pytest.mark.parametrize(
+    "loss", [Hinge(), Pinball(0.5), Pinball(1e-6), EpsilonInsensitive(0.0), EpsilonInsensitive(1.0)]
+)
+def test_a_few_rows_at_any_lambda_end_with_a_true_certificate(loss):
+    """Also with rows of weight 0, repeated rows and kernels of any size; the gap may vanish to the last bit."""
+    for case in range(120):
+        rng = np.random.default_rng(case)
+        n = int(rng.integers(1, 13))
+        X = rng.standard_normal((n, 2))
+        X = X[rng.integers(n, size=n)] if case % 2 else X
+        K = torch.from_numpy(np.exp(-((X[:, None] - X) ** 2).sum(2) / rng.choice([0.01, 1, 100, 1e4])))
+        K, y = K * rng.choice([1, 1e4, 1e-4]), torch.from_numpy(rng.standard_normal(n))
+        y = torch.where(y > 0, 1.0, -1.0).double() if loss.signs else y
+        s = torch.ones(n, dtype=torch.float64)
+        s[: n // 2] = case % 3 > 0
+        lam, solver = 10 ** rng.uniform(-10, 3), BoxDual(1e-4)
+        found = solver.solve(solver.prepare(K, s), y[:, None], lam, loss)
+        value, C = primal(loss, K, y, s, lam, found.alpha[:, 0]), s / (2 * lam * s.sum())
+        u = torch.where(s > 0, -found.alpha[:, 0] / torch.where(s > 0, C, 1.0), 0.0)
+        low, high = loss.domain(y)
+        inside = torch.minimum(torch.maximum(u, low), high)
+        torch.testing.assert_close(u, inside, rtol=1e-9, atol=1e-9)
+        a = found.alpha[:, 0]
+        dual = -float(lam * a @ K @ a + ((s / s.sum()) * torch.where(s > 0, loss.conjugate(y, inside), 0.0)).sum())
+        assert value - dual <= 1.01 * found.stats["gap"] * value + 1e-6 * max(1.0, abs(value)), (case, lam)
+
+
+def test_rounding_ends_the_rounds():
+    """A gap that cannot be reached at a tiny λ is said after a few rounds."""
+    K, Y, _ = problem(EpsilonInsensitive(0.1), 30)
+    K, Y = K.repeat(2, 2), Y.repeat(2, 1)
+    found = BoxDual(1e-14).solve(BoxDual().prepare(K), Y, 1e-10, EpsilonInsensitive(0.1))
+    assert found.stats["rounds"] < 60
+    assert found.status is Status.GAP_LEFT

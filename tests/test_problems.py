@@ -459,6 +459,26 @@ def test_cells_leave_the_race_when_they_are_behind_row_by_row(own_lam):
     assert race.left(losses, seen).tolist() == expected
 
 
+@pytest.mark.parametrize("name", ["pairs, hinge", "pairs, least squares", "logistic"])
+def test_rows_without_a_part_do_not_decide_a_race(name):
+    """A path that ended early is infinite there, where a row of a third class has the share 0."""
+    problem = PROBLEMS[name]
+    rows, fold_of, lams = rows_for(problem, 90), folds_of(90, 3), lam_grid(90, 8)
+    whole = search_with(problem, KERNEL, rows, fold_of, lams, 1.0, complete=True)
+    found = search_with(problem, KERNEL, rows, fold_of, lams, 1.0)
+    known = found.risks.isfinite()
+    assert bool(known.any())
+    assert not bool(known.all())  # some paths did end early
+    assert found.risk <= 1.1 * whole.risk  # the race may be wrong by the error of a few dozen rows
+
+
+def test_a_grid_of_which_nothing_was_solved_has_no_best_cell():
+    problem = PROBLEMS["hinge"]
+    grid = LossGrid(problem, np.ones(2), np.ones(3), torch.full((2, 3, 1), torch.inf))
+    with pytest.raises(ValueError, match="was solved for Hinge"):
+        _ = grid.choice
+
+
 @pytest.mark.parametrize("name", ["hinge", "levels"])
 def test_the_race_has_the_same_winner_as_the_complete_grid_and_one_thread_as_two(name, monkeypatch):
     problem = PROBLEMS[name]

@@ -395,6 +395,11 @@ class LossGrid:
     @property
     def best(self) -> tuple[int, torch.Tensor]:
         """The number of the width, and of each column's λ."""
+        if not bool(self.risks.isfinite().any()):
+            raise ValueError(
+                f"No cell of the (λ, γ) grid was solved for {type(self.problem.loss).__name__}; check that every "
+                "fold has rows of all classes, or give lam."
+            )
         found = [best_lams(self.problem, risks) for risks in self.risks]
         i = int(np.argmin([risk for _, risk in found]))
         return i, found[i][0]
@@ -433,7 +438,7 @@ class Race:
 
     def left(self, losses: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         """The λ that stay, none if the width goes; ``losses`` are λ × rows × columns, of rows that were ``seen``."""
-        mine = self.problem.verdict(losses[:, seen] * self.share[seen])
+        mine = self._verdict(losses[:, seen], self.share[seen])
         s = self.weight[seen] / self.weight[seen].sum()
         at = (s[:, None] * mine).sum(1).argmin(0)
         own = mine[at, :, torch.arange(len(at))].T
@@ -442,12 +447,17 @@ class Race:
             return torch.zeros_like(stay)
         return stay
 
+    def _verdict(self, losses: torch.Tensor, share: torch.Tensor) -> torch.Tensor:
+        """A row that has no part in a column adds nothing, also where the path ended before this λ."""
+        return self.problem.verdict(torch.where(share > 0, losses * share, 0.0))
+
     def through(self, risks: torch.Tensor, losses: torch.Tensor, alphas: Sequence[torch.Tensor]) -> None:
         """A width on all folds, with what was found on them, λ × rows × columns."""
         at, risk = best_lams(self.problem, risks)
         if risk < self.risk:
             columns = torch.arange(len(at))
-            self.best, self.risk = (losses[at, :, columns].T * self.share).sum(1), risk
+            chosen = losses[at, :, columns].T
+            self.best, self.risk = torch.where(self.share > 0, chosen * self.share, 0.0).sum(1), risk
             self.starts = {fold: alpha[at, :, columns].T.double() for fold, alpha in enumerate(alphas)}
 
 

@@ -30,7 +30,7 @@ from hgk.architectures import Architecture
 from hgk.arrays import accelerated, available_memory, require_memory
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Machine, Rows, train
-from hgk.problems import Choice, LossGrid, Problem, loss_search, train_on_folds, train_part
+from hgk.problems import MAIN, Choice, LossGrid, Problem, loss_search, train_on_folds, train_part
 from hgk.progress import Progress, at_work
 from hgk.solvers import fold_risks
 from hgk.solvers.krylov import MOST_STEPS
@@ -247,6 +247,10 @@ def search_with(
 def _paths(grid: Grid) -> list[LossGrid]:
     n, problem = len(grid.rows), cast(Problem, grid.problem)
     require_memory(n, n, 4, torch.float64, "The grid search's kernel matrices")
+    # losses three times, and coefficients of all folds in single precision
+    folds, columns = int(grid.fold_of.max()) + 1, problem.labels(grid.rows.Y[:1].to(MAIN)).shape[1]
+    what = f"The grid search's coefficients and losses of {columns} columns"
+    require_memory(n, len(grid.lams) * columns, 3 + folds / 2, torch.float64, what)
     S = grid.kernel.exponent(grid.rows.X)
     gammas = widths(grid.kernel, S)
     order = [i for (i,) in _widths_from_the_middle(len(gammas), 1)]

@@ -32,6 +32,8 @@ from hgk.solvers.convex import Column, ConvexSolver, ConvexState, Found, product
 from hgk.solvers.interior import interior
 from hgk.solvers.least_squares import cholesky
 
+# Rounds without a fall of the gap by a tenth, after which rounding is all that is left.
+STALLED = 20
 # Steps of descent per coordinate before a Newton step is tried. 3000 rows of magic, hinge, λ = 1e-7, relative gap 1e-5,
 # seconds: 2 steps 1.8, 5 steps 1.1, 10 steps 1.0, no Newton steps 2.0. A Newton step first, where most of the working
 # set is free, saves steps and no time.
@@ -166,10 +168,12 @@ class BoxDual(ConvexSolver):
         box = _Box(K, -C * high, -C * low, float(column.loss.tube), alpha, y)  # type: ignore[attr-defined]
         box.a, t = self._start(column, box, alpha)
         counts, fresh = {"rounds": 0, "steps": 0, "newton": 0, "interior": 0}, True
+        least, idle = math.inf, 0
         while True:
             gap, primal = map(float, self._gap(column, box.a, t))
             reached = gap <= self.tol * primal
-            if (reached and fresh) or counts["rounds"] == self.rounds:
+            least, idle = (gap, 0) if gap <= 0.9 * least else (least, idle + 1)
+            if (reached and fresh) or counts["rounds"] == self.rounds or idle == STALLED:
                 break
             if reached:
                 t, fresh = product(K, box.a), True
@@ -179,7 +183,8 @@ class BoxDual(ConvexSolver):
             goal = max(self.tol * primal / 2, gap / 10) / (2 * column.lam)
             A = self._working_set(column, box, t, goal, counts["rounds"] >= LATE)
             work = box.part(A)
-            self._work(work, goal, 0.1 * self.tol * primal / (2 * column.lam), min(1.0, gap / primal), counts)
+            end = max(0.1 * self.tol * primal / (2 * column.lam), 1e-300)
+            self._work(work, goal, end, min(1.0, gap / primal), counts)
             change = torch.zeros_like(t)
             change[A] = work.a - box.a[A]
             box.a[A] = work.a
@@ -248,6 +253,8 @@ class BoxDual(ConvexSolver):
                 if steps < most:
                     return
                 gap = work.gap()
+                if gap <= goal:
+                    return
                 slow = not through and math.log(gap / end) > len(work.a) / SLOW * math.log(max(before / gap, 1.0))
                 before = gap
             if slow:
