@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
+
+Item = TypeVar("Item")
 
 # Elements of one tile. The sweeps pass over a tile a dozen times, so it should stay in the last-level
 # cache; much smaller ones cost more in calls than they save. Measured on two cores with 1 + 32 MiB of
@@ -343,6 +345,19 @@ def on_device(n: int, device: torch.device) -> Iterator[None]:
             f"{n} rows did not fit into the memory of {device}; about {fits} do, so fit on a random part of the rows, "
             "or use device='cpu'."
         ) from error
+
+
+def in_loads(items: Sequence[Item], need: Callable[[Item], float], device: torch.device) -> list[list[Item]]:
+    """Those that are worked on together, in their order: a load ``need``s at most half of the device's free memory."""
+    loads: list[list[Item]] = []
+    left = 0.0
+    for item in items:
+        if not loads or need(item) > left:
+            loads.append([])
+            left = available_memory(device) / 2
+        loads[-1].append(item)
+        left -= need(item)
+    return loads
 
 
 def require_memory(

@@ -27,7 +27,7 @@ import torch
 from joblib import Parallel, delayed
 
 from hgk.architectures import Architecture
-from hgk.arrays import accelerated, available_memory, require_memory
+from hgk.arrays import accelerated, in_loads, require_memory
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Machine, Rows, train
 from hgk.problems import MAIN, Choice, LossGrid, Problem, loss_search, train_on_folds, train_part
@@ -168,22 +168,13 @@ def _loads(grids: Sequence[Grid]) -> list[list[Grid]]:
         alone = grid.problem is not None or not accelerated(grid.rows.X)
         key = grid.rows.X.device, grid.dtype, grid.clip, grid.complete, grid.rows.Y.shape[1], len(grid.lams)
         alike.setdefault((id(grid),) if alone else key, []).append(grid)
-    return [load for group in alike.values() for load in _parts(group)]
+    return [load for group in alike.values() for load in in_loads(group, _bytes, group[0].rows.X.device)]
 
 
-def _parts(grids: Sequence[Grid]) -> list[list[Grid]]:
-    """Each with S, K, an exponential, and a basis that is copied when it grows."""
-    parts: list[list[Grid]] = []
-    left = 0.0
-    for grid in grids:
-        n, vectors = len(grid.rows), (int(grid.fold_of.max()) + 1) * grid.rows.Y.shape[1] * MOST_STEPS
-        need = (3 * n**2 + 1.5 * vectors * n) * grid.dtype.itemsize
-        if not parts or need > left:
-            parts.append([])
-            left = available_memory(grid.rows.X.device) / 2
-        parts[-1].append(grid)
-        left -= need
-    return parts
+def _bytes(grid: Grid) -> float:
+    """Of S, K, an exponential, and a basis that is copied when it grows."""
+    n, vectors = len(grid.rows), (int(grid.fold_of.max()) + 1) * grid.rows.Y.shape[1] * MOST_STEPS
+    return (3 * n**2 + 1.5 * vectors * n) * grid.dtype.itemsize
 
 
 def _search_together(grids: Sequence[Grid]) -> list[GridResult]:
@@ -239,9 +230,8 @@ def search_with(
     progress: Progress | None = None,
 ) -> GridResult | LossGrid:
     """The same as :func:`search` for any loss."""
-    return search_all([Grid(kernel, rows, fold_of, lams, clip, complete=complete, progress=progress, problem=problem)])[
-        0
-    ]
+    asked = Grid(kernel, rows, fold_of, lams, clip, complete=complete, progress=progress, problem=problem)
+    return search_all([asked])[0]
 
 
 def _paths(grid: Grid) -> list[LossGrid]:

@@ -33,6 +33,7 @@ from hgk.machines import Rows, train
 from hgk.optimisers.annealing import Annealing, anneal_all
 from hgk.optimisers.armijo import Descending, descend_all
 from hgk.optimisers.objective import Objective, Risk, risks_all
+from hgk.optimisers.wishes import side_by_side
 from hgk.problems import MAIN, Choice, Problem
 from hgk.progress import Progress
 from hgk.selection import FOLDS, Grid, fold_numbers, lam_grid, search_all, three_parts
@@ -128,21 +129,16 @@ Search = Generator[Wish, Any, HierarchicalKernel]
 
 
 def together(searches: Sequence[Search]) -> list[HierarchicalKernel]:
-    """Searches side by side: each goes on until it asks for something, and then all are given what they ask for."""
-    ended: dict[int, HierarchicalKernel] = {}
-    found: dict[int, Any] = dict.fromkeys(range(len(searches)))
-    while found:
-        wishes: dict[int, Wish] = {}
-        for i, answer in found.items():
-            try:
-                wishes[i] = searches[i].send(answer)
-            except StopIteration as end:
-                ended[i] = end.value
-        found = {}
-        for kind, fulfil in FULFIL.items():
-            some = {i: wish for i, wish in wishes.items() if isinstance(wish, kind)}
-            found |= zip(some, fulfil(list(some.values())), strict=True)
-    return [ended[i] for i in range(len(searches))]
+    """Searches side by side; wishes of one kind are fulfilled for all that have them."""
+    return side_by_side(searches, _fulfilled)
+
+
+def _fulfilled(wishes: dict[int, Wish]) -> dict[int, Any]:
+    found: dict[int, Any] = {}
+    for kind, fulfil in FULFIL.items():
+        some = {i: wish for i, wish in wishes.items() if isinstance(wish, kind)}
+        found |= zip(some, fulfil(list(some.values())), strict=True)
+    return found
 
 
 def plain_kernel(d: int) -> HierarchicalKernel:

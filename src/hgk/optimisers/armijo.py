@@ -13,6 +13,7 @@ from typing import Any
 from hgk.architectures import Weights
 from hgk.fused.chains import Slopes
 from hgk.optimisers.objective import Objective, loads
+from hgk.optimisers.wishes import side_by_side
 from hgk.progress import Progress
 
 SLOPE = 1e-4
@@ -54,13 +55,11 @@ Rule = Generator[At, Any, Descent]
 
 def descend(objective: Objective, W: Weights, steps: int, progress: Progress | None = None) -> Descent:
     """At most ``steps`` steps; every one satisfies the Armijo condition and is recorded."""
-    rule = rule_of(W, steps, progress)
-    try:
-        asked = next(rule)
-        while True:
-            asked = rule.send(objective.gradient(asked.W) if asked.gradient else objective.risk(asked.W))
-    except StopIteration as end:
-        return end.value
+
+    def fulfil(asked: dict[int, At]) -> dict[int, Any]:
+        return {c: objective.gradient(at.W) if at.gradient else objective.risk(at.W) for c, at in asked.items()}
+
+    return side_by_side([rule_of(W, steps, progress)], fulfil)[0]
 
 
 def descend_all(wishes: Sequence[Descending]) -> list[Descent]:
@@ -78,21 +77,14 @@ def descend_all(wishes: Sequence[Descending]) -> list[Descent]:
 def _descend_together(wishes: Sequence[Descending]) -> list[Descent]:
     """Risks and gradients that the rules ask for are found in turns, one for all that have not ended."""
     slopes = Slopes([wish.objective.chain(wish.W) for wish in wishes])
-    rules = [rule_of(wish.W, wish.steps, wish.progress) for wish in wishes]
-    ended: dict[int, Descent] = {}
-    answers: dict[int, Any] = dict.fromkeys(range(len(rules)))
-    while answers:
-        asked: dict[int, At] = {}
-        for c, answer in answers.items():
-            try:
-                asked[c] = rules[c].send(answer)
-            except StopIteration as end:
-                ended[c] = end.value
+
+    def fulfil(asked: dict[int, At]) -> dict[int, Any]:
         risks = {c: at.W for c, at in asked.items() if not at.gradient}
         gradients = {c: at.W for c, at in asked.items() if at.gradient}
-        values, pairs = slopes.at(risks, gradients) if asked else ({}, {})
-        answers = {**values, **pairs}
-    return [ended[c] for c in range(len(rules))]
+        values, pairs = slopes.at(risks, gradients)
+        return {**values, **pairs}
+
+    return side_by_side([rule_of(wish.W, wish.steps, wish.progress) for wish in wishes], fulfil)
 
 
 def rule_of(W: Weights, steps: int, progress: Progress | None = None) -> Rule:

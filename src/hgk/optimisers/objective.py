@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
 import torch
 
 from hgk import fused
 from hgk.architectures import Weights
-from hgk.arrays import available_memory
+from hgk.arrays import in_loads
 from hgk.fused.chains import Chain, Chains
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Rows
@@ -100,22 +101,15 @@ def loads(wishes: Sequence[SomeWish], held: int) -> list[list[SomeWish]]:
         if wish.objective.fits:
             X = wish.objective.X1
             alike.setdefault((X.device, X.dtype, X.shape[1]), []).append(wish)
-    return [part for group in alike.values() for part in _parts(group, held)]
+    need = partial(_bytes, held)
+    return [load for group in alike.values() for load in in_loads(group, need, group[0].objective.X1.device)]
 
 
-def _parts(wishes: Sequence[SomeWish], held: int) -> list[list[SomeWish]]:
-    parts: list[list[SomeWish]] = []
-    left = 0.0
-    for wish in wishes:
-        o = wish.objective
-        n1, n2 = len(o.X1), len(rows_of(wish))
-        need = (held * n2 * n1 + 3 * (n1 + n2) * o.X1.shape[1]) * o.X1.dtype.itemsize  # rows are copied thrice
-        if not parts or need > left:
-            parts.append([])
-            left = available_memory(o.X1.device) / 2
-        parts[-1].append(wish)
-        left -= need
-    return parts
+def _bytes(held: int, wish: Wish) -> float:
+    """Of its blocks, and of the rows, which are copied thrice."""
+    X1 = wish.objective.X1
+    n1, n2 = len(X1), len(rows_of(wish))
+    return (held * n2 * n1 + 3 * (n1 + n2) * X1.shape[1]) * X1.dtype.itemsize
 
 
 @dataclass(frozen=True, eq=False)
