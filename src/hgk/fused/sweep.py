@@ -85,8 +85,16 @@ class Layout:
         self.g_weights = self._on_device([p for p, (i, _) in enumerate(places) if i >= 0])
         self.g_node = self._on_device([i for i, _ in places if i >= 0])
         self.g_of = self._on_device([j for i, j in places if i >= 0])
-        slots = [(i, g * self.G + a) for g, part in enumerate(self.groups) for a, i in enumerate(part)]
-        self.g_order, self.g_slot = self._on_device([i for i, _ in slots]), self._on_device([s for _, s in slots])
+        slots = {i: g * self.G + a for g, part in enumerate(self.groups) for a, i in enumerate(part)}
+        self.g_order, self.g_slot = self._on_device(list(slots)), self._on_device(list(slots.values()))
+        # where the kernel sums a weight up, the edges behind the columns; a last place, of zeros, is all the others'
+        self.g_summed = (self.shared + len(self.groups)) * self.G + 1
+        nodes, columns = range(len(sets)), range(self.architecture.d)
+        place = {weight: p for p, weight in enumerate(places)}
+        none = self.g_summed - 1
+        self.g_sum = self._on_device([[place.get((i, j), none) for j in columns] for i in nodes])
+        edge = {i: self.shared * self.G + slot for i, slot in slots.items()}
+        self.g_edge = self._on_device([edge.get(i, none) for i in nodes])
 
     def _singles(self) -> None:
         sets, q = self.architecture.coordinates, self.architecture.q
@@ -261,17 +269,16 @@ class FusedSweep:
 
     def backward(self, dJ_dK: torch.Tensor) -> Weights:
         """∂J/∂W from ∂J/∂K (symmetric where K is), one array per layer, in float64."""
-        layout, grads = self.layout, [torch.zeros_like(w) for w in self.W]
+        layout = self.layout
         if layout.oblique and not self.symmetric:
             raise ValueError("Oblique nodes were given with two sets of rows; use HierarchicalKernel.backward.")
         K = self.matrix() if self.K is None else self.K
         dJ_dK = dJ_dK.to(K).contiguous()
+        grads = self._group_sums(K, dJ_dK) if layout.groups else [torch.zeros_like(w) for w in self.W]
         edges = [self._single_sums(K, dJ_dK, grads)] if layout.plain else []
         edges += [self._maps(K, dJ_dK, grads)] if layout.oblique else []
         if not layout.flat and edges:
             grads[1][layout.order] = -4 * self.W[1][layout.order] * torch.stack(edges).sum(0)
-        if layout.groups:
-            self._group_sums(K, dJ_dK, grads)
         return tuple(grads)
 
     def _single_sums(self, K: torch.Tensor, dK: torch.Tensor, grads: list[torch.Tensor]) -> torch.Tensor:
@@ -290,20 +297,20 @@ class FusedSweep:
         grads[0][place] = torch.where(v != 0, -2 * total / torch.where(v != 0, v, 1.0), 0.0)
         return _total(edges)
 
-    def _group_sums(self, K: torch.Tensor, dK: torch.Tensor, grads: list[torch.Tensor]) -> None:
+    def _group_sums(self, K: torch.Tensor, dK: torch.Tensor) -> list[torch.Tensor]:
+        """∂J/∂W, zero but for the nodes of groups. In few kernels: each of the small ones takes microseconds."""
         from hgk.fused import tiles
 
-        layout, groups, nodes = self.layout, len(self.layout.groups), min(BACK_NODES, self.layout.G)
+        layout, nodes = self.layout, min(BACK_NODES, self.layout.G)
         count = self._tiles(side := BACK_TILE[self.X.dtype])
-        sums, edges = self._partial(count, layout.shared * layout.G), self._partial(count, groups * layout.G)
-        tiles.group_sums[(count, groups, layout.G // nodes)](
-            *self._of_groups(), self.scale, K, dK, sums, edges, *self._sizes(), layout.shared,
+        sums = self._partial(count, layout.g_summed)
+        tiles.group_sums[(count, len(layout.groups), layout.G // nodes)](
+            *self._of_groups(), self.scale, K, dK, sums, *self._sizes(), layout.shared, layout.g_summed,
             ABSOLUTE=layout.absolute, SYMMETRIC=self.symmetric, H=nodes, B=side, num_warps=1, **layout.of_groups(),
         )  # fmt: skip
-        place = layout.g_node, layout.g_of
-        grads[0][place] = -2 * self.W[0][place] * _total(sums)[layout.g_weights]
-        edge = _total(edges)[layout.g_slot]
-        grads[1][layout.g_order] = -4 * self.W[1][layout.g_order] * edge
+        total = _total(sums)
+        dv, dw = -2 * self.W[0] * total[layout.g_sum], -4 * self.W[1] * total[layout.g_edge]
+        return [dv, dw, *map(torch.zeros_like, self.W[2:])]
 
     def _maps(self, K: torch.Tensor, dK: torch.Tensor, grads: list[torch.Tensor]) -> torch.Tensor:
         """Of symmetric K alone."""

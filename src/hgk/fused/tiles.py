@@ -228,14 +228,14 @@ def single_sums(
         tl.store(out + j, tl.sum(N * d))
 
 
-@triton.jit(do_not_specialize=[*NUMBERS, "columns"])
+@triton.jit(do_not_specialize=[*NUMBERS, "columns", "width"])
 def group_sums(
-    X, Xz, Column, V, GFirst, GQ, GC, Scale, K, dK, Sums, Edges, n, m, ny, nz, columns, groups, gsmooth,
+    X, Xz, Column, V, GFirst, GQ, GC, Scale, K, dK, Sums, n, m, ny, nz, columns, width, groups, gsmooth,
     G: tl.constexpr, ABSOLUTE: tl.constexpr, SYMMETRIC: tl.constexpr,
     H: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """One tile's part of edges_i and sums_ij of H nodes of a group: few nodes and large tiles, since a sum over a tile
-    costs as much for a small one.
+    costs as much for a small one. The edges lie behind the ``columns`` of the groups, ``width`` numbers a tile.
     """
     t, g, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     r, c = _place(t, m, SYMMETRIC, B)
@@ -243,12 +243,12 @@ def group_sums(
     N = _counted(K, dK, Scale, n, m, r, c, rows, cols, SYMMETRIC)[None, :, :]
     zeros = tl.zeros([H, B, B], dtype=K.dtype.element_ty)
     k = tl.exp(-_group(X, Xz, Column, V, GFirst, GQ, g, part, ny, nz, rows, cols, gsmooth, G, H, ABSOLUTE, zeros))
-    tl.store(Edges + (t * groups + g) * G + node, tl.sum(tl.sum(N * (1.0 - k), 1), 1))
+    out = Sums + t.to(tl.int64) * width + node
+    tl.store(out + (columns + g) * G, tl.sum(tl.sum(N * (1.0 - k), 1), 1))
     N = N * k * tl.load(GC + g * G + node)[:, None, None]
     first, last = tl.load(GFirst + g), tl.load(GFirst + g + 1)
     middle = tl.where(g < gsmooth, last, first)
     q = tl.load(GQ + g)
-    out = Sums + t.to(tl.int64) * columns * G + node
     for j in range(first, middle):
         d = _distance(X, Xz, tl.load(Column + j), ny, nz, rows, cols)
         tl.store(out + j * G, tl.sum(tl.sum(N * (d * d)[None, :, :], 1), 1))
