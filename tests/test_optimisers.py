@@ -11,7 +11,7 @@ from hgk import arrays
 from hgk.architectures import inhomogeneous, isotropic, two_layers
 from hgk.machines import Rows, clipped_risk, train
 from hgk.optimisers import Algorithm1, algorithm1, annealing
-from hgk.optimisers.annealing import MOVE, Annealing, Block, accepts, anneal, draws
+from hgk.optimisers.annealing import LONGEST, MOVE, Annealing, Block, accepts, anneal, draws
 from hgk.optimisers.armijo import SLOPE, Descending, descend
 from hgk.optimisers.objective import Objective
 from hgk.progress import Progress
@@ -75,6 +75,25 @@ def test_annealing_changes_weights_leaves_its_start_alone_and_reports_the_risk_o
     assert found.risk == pytest.approx(target.risk(found.W), rel=1e-9)
     assert 0 < found.accepted <= found.steps == 60
     assert not found.W[0][~two_layers(5, 3, 2).mask].any()
+
+
+def test_an_edge_that_does_not_matter_stays_short_enough_for_the_kernel_to_stay_definite():
+    """A node whose v are all but 0: nothing tells its edge where to go, and at 10⁸ rounding is all there is to k."""
+    architecture, rows = two_layers(4, 2, 4), random_rows(60, d=4)
+    W = [w.clone() for w in architecture.start(rows.spread, np.random.default_rng(0))]
+    W[0][1], W[1][1] = 1e-9, 900.0
+    kernel = random_kernel(architecture).with_weights(W)
+    machine = train(kernel, rows[:40], 1e-3)
+    at = Objective(kernel, machine.X, machine.alpha, rows[40:], 0.8)
+    lengths = [float(anneal(at, W, 200, np.random.default_rng(seed)).W[1][1]) for seed in range(4)]
+    assert min(lengths) < 500  # it moves, but
+    assert 500 < max(lengths) <= LONGEST
+    for length, definite in ((LONGEST, True), (1e8, False)):
+        W[0][1], W[1][1] = 1 / length, length
+        smallest = float(torch.linalg.eigvalsh(kernel.with_weights(W).matrix(rows.X))[0])
+        assert (smallest > 1e-6) == definite
+    W[1][1] = 2000.0  # given so: it may get shorter
+    assert float(anneal(at, W, 200, np.random.default_rng(0)).W[1][1]) <= 2000.0
 
 
 @each_architecture

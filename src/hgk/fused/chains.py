@@ -23,6 +23,8 @@ STRIP, TILE = 16, 64
 CHUNK, BACK_TILE = 4, 32
 # Arrays sent together begin at multiples of so many numbers: kernels are compiled anew for other alignments.
 APART = 16
+# Length beyond which annealing makes no edge longer (:mod:`hgk.optimisers.annealing`).
+LONGEST = 1e3
 
 Draws = tuple[np.ndarray, np.ndarray, np.ndarray]
 

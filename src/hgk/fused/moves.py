@@ -14,7 +14,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from hgk.fused.chains import LONGEST
 from hgk.fused.slopes import difference, exponent
+
+BOUND = tl.constexpr(LONGEST)
 
 
 @triton.jit(do_not_specialize=["i", "d", "weights", "nodes", "length", "strips"])
@@ -76,6 +79,8 @@ def decide(
         p, f, size = tl.load(Place + c * length + i), tl.load(Factor + c * length + i), tl.load(Size + c)
         edge = p >= size
         v, w = V + c * weights + tl.where(edge, 0, p), W + c * nodes + tl.where(edge, p - size, 0)
+        long = tl.abs(tl.load(w))
+        yes = yes & ~(edge & (long * f > tl.maximum(long, BOUND)))  # annealing.too_long
         tl.store(v, tl.load(v) * f, mask=yes & (p < size))
         tl.store(w, tl.load(w) * f, mask=yes & edge)
         tl.store(Risk + c, risk, mask=yes)

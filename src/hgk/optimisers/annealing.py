@@ -5,6 +5,10 @@ R by Δ. The change is kept if Δ < 0, or with a uniform r if
 
     r < 0.5 exp(-(100 i/√N) Δ/R).
 
+A weight that does not matter drifts, since it is multiplied in every other step. If a node's v all drift towards 0 its
+edge w may drift to any size, and 2 w² (1 - k_c) is then rounding: at w = 10⁸ K was not positive definite. An edge is
+not made longer than ``LONGEST``; there 1 - k_c is linear in v², and nothing is lost that a larger v would not give.
+
 A step costs one pass over the n2 x n1 block. The exponent S_top of the current weights is kept; with c
 the child of the top node on whose branch the weight lies, and primes for the changed weight,
 
@@ -25,7 +29,7 @@ import torch
 
 from hgk.architectures import Architecture, Weights
 from hgk.arrays import row_blocks
-from hgk.fused.chains import Moves
+from hgk.fused.chains import LONGEST, Moves
 from hgk.kernels import Sweep
 from hgk.nodes import Pair
 from hgk.optimisers.objective import Objective, loads
@@ -40,6 +44,10 @@ Update = Callable[[Pair, torch.Tensor, torch.Tensor], torch.Tensor]
 def accepts(delta: float, risk: float, i: int, N: int, r: float) -> bool:
     """The paper's rule."""
     return delta < 0 or r < 0.5 * math.exp(-min(700.0, 100 * i / math.sqrt(N) * delta / max(risk, 1e-300)))
+
+
+def too_long(edge: bool, before: float, after: float) -> bool:
+    return edge and abs(after) > max(LONGEST, abs(before))
 
 
 def places_of(architecture: Architecture) -> list[tuple[int, tuple[int, ...]]]:
@@ -107,7 +115,10 @@ def anneal(objective: Objective, W: Weights, steps: int, rng: np.random.Generato
     accepted = i = 0
     for i, (place, factor, r) in enumerate(zip(*draws(len(places), steps, rng), strict=True), start=1):
         layer, index = places[place]
-        risk = block.propose(layer, index, float(block.sweep.W[layer][index]) * factor)
+        before = float(block.sweep.W[layer][index])
+        if too_long(layer > 0, before, before * factor):
+            continue
+        risk = block.propose(layer, index, before * factor)
         if accepts(risk - block.risk, block.risk, i, steps, r):
             block.accept()
             accepted += 1
