@@ -272,7 +272,7 @@ def test_chains_anneal_together_as_each_alone():
         Ws[2] = (1e-6 * Ws[2][0], torch.full_like(Ws[2][1], LONGEST), *Ws[2][2:])
         return [
             Annealing(o, W, steps, np.random.default_rng(seed), Progress())
-            for seed, (o, W, steps) in enumerate(zip(objectives(), Ws, [30, 40, 25], strict=True))
+            for seed, (o, W, steps) in enumerate(zip(objectives(), Ws, [30, 40, 80], strict=True))
         ]
 
     for wish, found in zip(asked(), anneal_all(asked()), strict=True):
