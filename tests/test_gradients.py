@@ -25,7 +25,7 @@ from hgk import (
 )
 from hgk.calibration import Calibration
 from hgk.criteria import LeaveOneOut
-from hgk.gradients import Effort, Judge, Trial, choose, judge_lams, warped
+from hgk.gradients import MEMBERS, NARROWING, Effort, Judge, Trial, choose, judge_lams, warped
 from hgk.inputs import MOST_STEPS, Encoder, Reader
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import OnCentres, Rows, clipped_risk
@@ -186,11 +186,11 @@ def judges(n, out):
     return {0: Judge(index, index, torch.arange(out), index[:0], False)}
 
 
-def test_greedy_averaging_leaves_the_safe_choice_only_for_a_clear_gain():
+def test_kinds_are_averaged_unless_one_is_better_left_out():
     rng = np.random.default_rng(0)
     rows = random_rows(200)
     task = Task(rows, np.arange(200) % 5, np.array([0.1]), 1.0)
-    noise = [torch.from_numpy(0.3 * rng.standard_normal((200, 1))) for _ in range(3)]
+    noise = [torch.from_numpy(0.3 * rng.standard_normal((200, 1))) for _ in range(5)]
 
     def trial(name, error):
         return Trial(name, [], 0.1, rows.Y + error)
@@ -200,27 +200,65 @@ def test_greedy_averaging_leaves_the_safe_choice_only_for_a_clear_gain():
 
     plain, one, other = trial("plain", 3 * noise[2]), trial("one", noise[0]), trial("other", noise[1])
     assert sorted(names(plain, one, other)) == ["one", "other"]  # independent errors average out, plain is gone
-    assert names(plain, one, trial("same", noise[0])) == ["one"]
+    assert names(plain, one, trial("bad", 3 * noise[1])) == ["one"]
     assert names(plain, one, trial("best", 0.1 * noise[1])) == ["best"]
-    assert names(trial("plain", 0.5 * noise[0]), one, trial("worse", 2 * noise[0])) == ["plain"]
-    close = trial("close", noise[0] * torch.from_numpy(1 + 0.3 * rng.standard_normal((200, 1))))
-    assert names(one, close) == ["one"]  # no clear gain over the first, which stands for plain
+    little = trial("little worse", noise[0] * torch.from_numpy(1 + 0.3 * rng.standard_normal((200, 1))))
+    assert sorted(names(plain, one, little)) == ["little worse", "one"]  # no clear gain without it
+    many = [trial(str(i), (1 + 0.1 * i) * noise[i]) for i in (0, 1, 3, 4)]
+    assert len(names(plain, *many)) == MEMBERS
+
+
+def test_plain_is_left_only_for_a_clear_gain():
+    rng = np.random.default_rng(0)
+    rows = random_rows(200)
+    task = Task(rows, np.arange(200) % 5, np.array([0.1]), 1.0)
+    noise = [torch.from_numpy(0.3 * rng.standard_normal((200, 1))) for _ in range(3)]
+
+    def names(*errors):
+        trials = [Trial(str(i), [], 0.1, rows.Y + error) for i, error in enumerate(errors)]
+        return [t.name for t in choose(trials, task, judges(200, 80), Progress())]
+
+    assert names(0.5 * noise[0], noise[0], 2 * noise[0]) == ["0"]
+    close = noise[0] * torch.from_numpy(1 - 0.02 + 0.3 * rng.standard_normal((200, 1)))
+    assert names(noise[0], close) == ["0"]
+    # the average of both learned kinds is no better than plain, but one of them beside plain is
+    assert sorted(names(noise[0], noise[1], 2 * noise[2])) == ["0", "1"]
+    # nor is it here, but what is found beside plain is better without it
+    assert names(2 * noise[0], 0.3 * noise[1], 4.5 * noise[2]) == ["1"]
 
 
 def test_the_judge_is_the_machine_without_the_rows_set_aside():
+    """Also with a narrower kernel, where its weights are of a batch of a quarter of the rows."""
     rows = random_rows(80, outputs=2, weighted=True)
     task = Task(rows, np.arange(80) % 5, np.geomspace(0.1, 1e-4, 10), 1.0)
     judge = Judge.of(task, 2, np.random.default_rng(0))
-    kernel = HierarchicalKernel(tree := two_layers(5, 3), tree.start(rows.spread, np.random.default_rng(0)))
-    risks, t = judge(kernel, task)
+    kernel = HierarchicalKernel(tree := two_layers(5, 3), tree.start(rows.spread, np.random.default_rng(0)), 1.3)
     assert set(judge.out.tolist()) == set(range(2, 80, 5))
-    best = int(risks.argmin())
-    c = float(judge_lams(task)[best]) * float(rows.weight.sum())  # c = nλ of all rows, also for fewer
+    assert len(judge(kernel, task)[0]) == len(judge(kernel, task, 60)[0]) == 1
+    all_risks, all_t = judge(kernel, task, 16)
     part = rows[judge.some]
-    A = kernel.matrix(part.X) + c * torch.diag(1 / part.weight)
-    expected = kernel.matrix(rows.X[judge.out], part.X) @ torch.linalg.solve(A, part.Y)
-    torch.testing.assert_close(t[best], expected.clamp(-1, 1), rtol=0, atol=2e-3)
-    assert float(risks[best]) == pytest.approx(clipped_risk(t[best], rows[judge.out], 1.0), rel=1e-3)
+    for exponent, risks, t in zip(NARROWING, all_risks, all_t, strict=True):
+        best = int(risks.argmin())
+        c = float(judge_lams(task)[best]) * float(rows.weight.sum())  # c = nλ of all rows, also for fewer
+        (narrow,) = Trial("", [kernel], 0.1, t, batch=16, exponent=exponent).kernels_for(64)
+        assert narrow.gamma == pytest.approx(1.3 * 4**-exponent)
+        A = narrow.matrix(part.X) + c * torch.diag(1 / part.weight)
+        expected = narrow.matrix(rows.X[judge.out], part.X) @ torch.linalg.solve(A, part.Y)
+        torch.testing.assert_close(t[best], expected.clamp(-1, 1), rtol=0, atol=2e-3)
+        assert float(risks[best]) == pytest.approx(clipped_risk(t[best], rows[judge.out], 1.0), rel=1e-3)
+
+
+def test_the_width_follows_the_rows_where_detail_is_to_be_had(monkeypatch):
+    """A detailed function without noise, and hardly learned weights: a narrower kernel predicts better."""
+    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n, features: Effort(9, 3, 60))
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (1500, 2))
+    for noise, exponent in ((0, NARROWING[1]), (3, 0.0)):
+        y = np.sin(8 * X[:, 0]) * np.cos(8 * X[:, 1]) + noise * rng.standard_normal(1500)
+        model = HGKRegressor(architecture=two_layers(2, 2, 2), random_state=0).fit(X, y)
+        (told,) = (e for e in model.history_ if e["stage"] == "candidate")
+        assert told["narrowing"] == exponent
+        assert model.kernel_.gamma == pytest.approx((1500 / 60) ** -exponent)
 
 
 def test_the_default_finds_the_columns_and_reports_its_optimism():
