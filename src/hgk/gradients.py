@@ -549,8 +549,8 @@ def choose(trials: Sequence[Trial], task: Task, judges: dict[int, Judge], progre
     error; plain is left out then for a gain of two.
 
     To start from one kind and add others for any gain depends on which is best on these few rows by chance: on training
-    rows (experiments/default/widths.jsonl) leaving out changed the error by -4 to 2 %, by -1.4 % on magic, where all kinds
-    are near each other.
+    rows (experiments/default/widths.jsonl) leaving out changed the error by -4 to 2 %, by -1.4 % on magic, where all
+    kinds are near each other.
     """
     index = held_out(judges)
     rows = task.rows[index]
