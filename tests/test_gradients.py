@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -234,6 +235,8 @@ def test_the_judge_is_the_machine_without_the_rows_set_aside():
     judge = Judge.of(task, 2, np.random.default_rng(0))
     kernel = HierarchicalKernel(tree := two_layers(5, 3), tree.start(rows.spread, np.random.default_rng(0)), 1.3)
     assert set(judge.out.tolist()) == set(range(2, 80, 5))
+    assert len(judge(kernel, task, 16)[0]) == 1  # one of several folds
+    judge = replace(judge, complete=False)
     assert len(judge(kernel, task)[0]) == len(judge(kernel, task, 60)[0]) == 1
     all_risks, all_t = judge(kernel, task, 16)
     part = rows[judge.some]

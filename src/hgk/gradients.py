@@ -511,9 +511,10 @@ class Judge:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Risks and clipped predictions on the rows set aside, for every exponent of the width and every λ.
 
-        The exponents are tried where the weights were learned on a ``batch`` of far fewer rows. c = nλ, which for a
-        Gaussian process is the variance of the noise, is the same for the smaller machine and for the one on all rows.
-        With several folds every λ is resolved, since one that cannot win in a fold may win in the mean.
+        The exponents are tried where the weights were learned on a ``batch`` of far fewer rows; with several folds it
+        has most. c = nλ, which for a Gaussian process is the variance of the noise, is the same for the smaller
+        machine and for the one on all rows. With several folds every λ is resolved, since one that cannot win in a fold
+        may win in the mean.
         """
         rows = task.rows[torch.cat([self.some, self.out])]
         fold = torch.cat([torch.full((len(self.some),), -1), torch.zeros(len(self.out), dtype=torch.int64)]).to(
@@ -524,7 +525,7 @@ class Judge:
         K, ratio = kernel.matrix(rows.X.float())[None], len(self.some) / (batch or len(self.some))
         risks: list[torch.Tensor] = []
         predictions: list[torch.Tensor] = []
-        for exponent in NARROWING if ratio >= MORE_ROWS else NARROWING[:1]:
+        for exponent in NARROWING if ratio >= MORE_ROWS and not self.complete else NARROWING[:1]:
             powers = K if exponent == 0 else K ** (ratio ** (2 * exponent))  # γ r^-e makes K to the power of r^2e
             known = min((float(risk.min()) for risk in risks), default=float("inf"))
             found = fold_risks(
