@@ -13,7 +13,7 @@ The kinds differ in their first-layer nodes and in the features these see:
     plain           the isotropic Gaussian kernel, nothing learned
     mixed           4 smooth and 4 rough nodes on scaled and rank copies
     mixed, shrunk   the same with log-weights pulled to their mean, where rows are few
-    warped          4 smooth nodes, and 4 rough nodes on the steps of each column: a learned monotone warp,
+    warped          4 smooth, 4 oblique, and 4 rough nodes on the steps of each column: a learned monotone warp,
                     since Σ_k a_k |b_k(x) - b_k(x')| = |g(x) - g(x')| with g = Σ_k a_k b_k
     all kinds       4 smooth, 4 rough and 4 oblique nodes on scaled and rank copies
     oblique         4 rough and 4 oblique nodes on scaled copies
@@ -119,10 +119,16 @@ def mixed(features: Sequence[str]) -> Architecture:
 
 
 def warped(features: Sequence[str]) -> Architecture:
-    """A column that has no steps (two values, a category) is seen by the rough nodes as it is."""
-    tree = _tree(features, [(4, "smooth", ("step",)), (4, "rough", ("rank",))])
+    """A column that has no steps (two values, a category) is seen by the rough nodes as it is.
+
+    On training rows (two splits of eleven sets, one of shuttle, experiments/default/warped.jsonl) the oblique nodes
+    lowered its error by 12 % in the geometric mean, and that of the average by 3 %.
+    """
+    tree = _tree(features, [(4, "smooth", ("step",)), (4, "rough", ("rank",)), (4, "oblique", ("step",))])
     stepped = {j for j, f in enumerate(features) if f == "scaled" and "step" in features[j + 1 : j + 3]}
-    sets = tuple(tuple(j for j in c if i < 4 or j not in stepped) for i, c in enumerate(tree.coordinates))
+    sets = tuple(
+        tuple(j for j in c if q == 2 or j not in stepped) for q, c in zip(tree.q, tree.coordinates, strict=True)
+    )
     return replace(tree, coordinates=sets)
 
 
