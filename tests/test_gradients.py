@@ -171,6 +171,7 @@ def test_warps_are_monotone_and_learned_by_rough_nodes():
     assert len(ends) > 6  # nine tenths of the rows share a value, the others still have their steps
     assert set(ends) <= set(spiked)
     assert all(set(tree.coordinates[i]) == set(steps) for i in range(4, 8))
+    assert tree.oblique == (8, 9, 10, 11)
     F = torch.from_numpy(encoder(np.sort(x)[:, None]))
     v2 = torch.rand(len(steps), dtype=torch.float64)
     g = F[:, steps] @ v2
@@ -207,6 +208,29 @@ def test_kinds_are_averaged_unless_one_is_better_left_out():
     assert sorted(names(plain, one, little)) == ["little worse", "one"]  # no clear gain without it
     many = [trial(str(i), (1 + 0.1 * i) * noise[i]) for i in (0, 1, 3, 4)]
     assert len(names(plain, *many)) == MEMBERS
+    # one that is far off does not hide what the others are worth
+    assert sorted(names(trial("plain", noise[2]), *many[:3], trial("off", 20 * noise[4]))) == ["0", "1", "3"]
+
+
+def test_one_kind_alone_is_the_best_and_has_to_beat_plain_itself():
+    """As for machines on centres; an average that beats plain says nothing of its members."""
+    rng = np.random.default_rng(0)
+    rows = random_rows(400)
+    task = Task(rows, np.arange(400) % 5, np.array([0.1]), 1.0)
+    noise = [torch.from_numpy(0.3 * rng.standard_normal((400, 1))) for _ in range(5)]
+
+    def names(most, *errors):
+        trials = [Trial(str(i), [], 0.1, rows.Y + error) for i, error in enumerate(errors)]
+        return [t.name for t in choose(trials, task, judges(400, 300), Progress(), most)]
+
+    four = [noise[0], 1.1 * noise[1], 0.95 * noise[2], noise[3]]
+    assert names(1, 2 * noise[4], *four) == ["3"]
+    # the second and third have opposite errors, but the first is the best of them alone
+    assert names(1, 2 * noise[4], 0.95 * noise[2], 0.3 * noise[0] + noise[1], noise[0] - noise[1]) == ["1"]
+    assert len(names(3, 0.7 * noise[4], *four)) == 3
+    assert names(1, 0.7 * noise[4], *four) == ["0"]
+    # four together beat plain, but three of them do not: plain is not exchanged for these
+    assert "0" in names(3, 0.56 * noise[4], *four)
 
 
 def test_plain_is_left_only_for_a_clear_gain():
@@ -224,6 +248,8 @@ def test_plain_is_left_only_for_a_clear_gain():
     assert names(noise[0], close) == ["0"]
     # the average of both learned kinds is no better than plain, but one of them beside plain is
     assert sorted(names(noise[0], noise[1], 2 * noise[2])) == ["0", "1"]
+    # one that is better by less than two standard errors does not take its place
+    assert sorted(names(noise[0], 0.9 * noise[0] + 0.3 * noise[1])) == ["0", "1"]
     # nor is it here, but what is found beside plain is better without it
     assert names(2 * noise[0], 0.3 * noise[1], 4.5 * noise[2]) == ["1"]
 
@@ -245,6 +271,8 @@ def test_the_judge_is_the_machine_without_the_rows_set_aside():
         c = float(judge_lams(task)[best]) * float(rows.weight.sum())  # c = nλ of all rows, also for fewer
         (narrow,) = Trial("", [kernel], 0.1, t, batch=16, exponent=exponent).kernels_for(64)
         assert narrow.gamma == pytest.approx(1.3 * 4**-exponent)
+        (wide,) = Trial("", [kernel], 0.1, t, batch=16, exponent=exponent).kernels_for(8)
+        assert wide.gamma == 1.3  # fewer centres than rows in a batch
         A = narrow.matrix(part.X) + c * torch.diag(1 / part.weight)
         expected = narrow.matrix(rows.X[judge.out], part.X) @ torch.linalg.solve(A, part.Y)
         torch.testing.assert_close(t[best], expected.clamp(-1, 1), rtol=0, atol=2e-3)

@@ -116,12 +116,11 @@ def anneal(objective: Objective, W: Weights, steps: int, rng: np.random.Generato
     for i, (place, factor, r) in enumerate(zip(*draws(len(places), steps, rng), strict=True), start=1):
         layer, index = places[place]
         before = float(block.sweep.W[layer][index])
-        if too_long(layer > 0, before, before * factor):
-            continue
-        risk = block.propose(layer, index, before * factor)
-        if accepts(risk - block.risk, block.risk, i, steps, r):
-            block.accept()
-            accepted += 1
+        if not too_long(layer > 0, before, before * factor):
+            risk = block.propose(layer, index, before * factor)
+            if accepts(risk - block.risk, block.risk, i, steps, r):
+                block.accept()
+                accepted += 1
         if progress is not None and progress.cut():
             break
     return Annealed(block.sweep.W, block.risk, accepted, i)
