@@ -349,3 +349,14 @@ def test_the_method_of_the_comparison_says_what_it_chose():
     assert np.mean((fitted.predict(X) - y / abs(y).max()) ** 2) < 0.2 * np.var(y / abs(y).max())
     assert json.loads(json.dumps(fitted.chosen)) == fitted.chosen
     assert {0, 1} <= set(fitted.chosen["columns"])
+
+
+def test_the_method_of_the_comparison_takes_the_basis_with_the_smaller_error():
+    X = np.random.default_rng(0).uniform(-1, 1, (120, 3))
+    for y, basis in ((X[:, 0] ** 3 - X[:, 1] / 2, "polynomial"), (np.sin(5 * X[:, 0]) * X[:, 1], "gaussian")):
+        fitted = METHODS["HKL"].fit(X, y, 0, Effort(threads=1, quick=True))
+        risks = fitted.chosen["risks"]
+        assert fitted.chosen["basis"] == basis == min(risks, key=risks.get)
+        alone = HKLRegressor(basis, max_nodes=50, random_state=0).fit(X, y)
+        assert risks[basis] == alone.cv_risks_.min()
+        np.testing.assert_array_equal(fitted.predict(X), alone.predict(X))

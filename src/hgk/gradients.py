@@ -550,67 +550,78 @@ def held_out(judges: dict[int, Judge]) -> torch.Tensor:
     return torch.cat([judge.out for judge in judges.values()])
 
 
-def choose(
-    trials: Sequence[Trial], task: Task, judges: dict[int, Judge], progress: Progress, most: int = MEMBERS
-) -> list[Trial]:
-    """At most so many kinds to be averaged, by the errors on held-out rows.
+class Averages:
+    """Averages of trials, by their errors on the rows set aside."""
 
-    From the average of all learned kinds one after the other is left out, each time the one whose absence gains most:
-    where it gains more than a standard error, since averaging seldom does harm, and where there are too many. What
-    remains is taken, if it is better than plain by two standard errors. Otherwise it is plain, and learned kinds beside
-    it, each for a gain of a standard error; and these without plain, if they are better than it by two.
+    def __init__(self, task: Task, judges: dict[int, Judge]):
+        self.index = held_out(judges)
+        self.rows = task.rows[self.index]
+        self.share = self.rows.weight / self.rows.weight.sum()
 
-    To start from one kind and add others for any gain depends on which is best on these few rows by chance.
-    """
-    index = held_out(judges)
-    rows = task.rows[index]
-    share = rows.weight / rows.weight.sum()
+    def mean(self, members: Sequence[Trial]) -> torch.Tensor:
+        return torch.stack([m.t for m in members]).mean(0)[self.index]
 
-    def mean(members: Sequence[Trial]) -> torch.Tensor:
-        return torch.stack([m.t for m in members]).mean(0)[index]
+    def losses(self, members: Sequence[Trial]) -> torch.Tensor:
+        return ((self.mean(members) - self.rows.Y) ** 2).sum(1)
 
-    def losses(members: Sequence[Trial]) -> torch.Tensor:
-        return ((mean(members) - rows.Y) ** 2).sum(1)
+    def risk(self, members: Sequence[Trial]) -> float:
+        return float(self.share @ self.losses(members))
 
-    def gain(members: Sequence[Trial], option: Sequence[Trial]) -> tuple[float, float]:
+    def gain(self, members: Sequence[Trial], option: Sequence[Trial]) -> tuple[float, float]:
         """What the option gains, and in its standard errors."""
-        fall = losses(members) - losses(option)
-        average = float(share @ fall)
-        error = float(((share * (fall - average)) ** 2).sum() ** 0.5)
+        fall = self.losses(members) - self.losses(option)
+        average = float(self.share @ fall)
+        error = float(((self.share * (fall - average)) ** 2).sum() ** 0.5)
         return average, average / error if error > 0 else 0.0
 
-    def left() -> list[Trial]:
-        """Of the learned kinds those not better left out; the best, if it has to be one."""
+    def clearly_better(self, option: Sequence[Trial], than: Trial) -> bool:
+        return self.gain([than], option)[1] > 2
+
+    def without_the_worst(self, learned: Sequence[Trial], most: int) -> list[Trial]:
+        """One after the other is left out, the one whose absence gains most: for more than a standard error, since
+        averaging seldom does harm, and where there are too many. If it has to be one, it is the best.
+        """
         if most == 1:
-            return sorted(learned, key=lambda trial: float(share @ losses([trial])))[:1]
-        members = learned
+            return sorted(learned, key=lambda trial: self.risk([trial]))[:1]
+        members = list(learned)
         while len(members) > 1:
             options = [[trial for trial in members if trial is not one] for one in members]
-            (_, errors), without = max(((gain(members, option), option) for option in options), key=lambda x: x[0])
+            gains = [self.gain(members, option) for option in options]
+            (_, errors), option = max(zip(gains, options, strict=True), key=lambda found: found[0])
             if errors <= 1 and len(members) <= most:
                 break
-            members = without
+            members = option
         return members
 
-    def beside_plain() -> list[Trial]:
+    def beside(self, plain: Trial, learned: Sequence[Trial], most: int) -> list[Trial]:
+        """Plain and what gains a standard error beside it; without plain, if that is clearly better than it."""
         members = [plain]
         while len(members) < most:
             options = [[*members, trial] for trial in learned if trial not in members]
-            gains = [gain(members, option) for option in options]
-            better = [(average, option) for (average, errors), option in zip(gains, options, strict=True) if errors > 1]
+            gains = [self.gain(members, option) for option in options]
+            better = [(gain, option) for gain, option in zip(gains, options, strict=True) if gain[1] > 1]
             if not better:
                 break
-            members = max(better, key=lambda x: x[0])[1]
-        without = members[1:]
-        return without if without and beats_plain(without) and gain(members, without)[0] > 0 else members
+            members = max(better, key=lambda found: found[0])[1]
+        others = members[1:]
+        return (
+            others if others and self.clearly_better(others, plain) and self.gain(members, others)[0] > 0 else members
+        )
 
-    def beats_plain(members: Sequence[Trial]) -> bool:
-        return gain([plain], members)[1] > 2
 
-    plain, *learned = trials
-    chosen = left()
-    if not (chosen and beats_plain(chosen)):
-        chosen = beside_plain()
-    found = {"risk": float(share @ losses(chosen)), **wrong_classes(mean(chosen), rows)}
+def choose(
+    trials: Sequence[Trial], task: Task, judges: dict[int, Judge], progress: Progress, most: int = MEMBERS
+) -> list[Trial]:
+    """At most so many kinds to be averaged, the best first.
+
+    The learned kinds but those better left out, if they are clearly better than plain; otherwise plain, and what gains
+    beside it. To start from one kind and add others for any gain would depend on which is best on these few rows by
+    chance.
+    """
+    averages, (plain, *learned) = Averages(task, judges), trials
+    chosen = averages.without_the_worst(learned, most)
+    if not (chosen and averages.clearly_better(chosen, plain)):
+        chosen = averages.beside(plain, learned, most)
+    found = {"risk": averages.risk(chosen), **wrong_classes(averages.mean(chosen), averages.rows)}
     progress.report(stage="chosen", candidates=[t.name for t in chosen], **found)
-    return sorted(chosen, key=lambda trial: float(share @ losses([trial])))  # the best first
+    return sorted(chosen, key=lambda trial: averages.risk([trial]))

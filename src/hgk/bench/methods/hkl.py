@@ -13,8 +13,8 @@ class HKL(Method):
 
     def fit(self, X, y, seed, effort):
         def fitted(basis):
-            model = HKLRegressor(basis, max_nodes=50 if effort.quick else 200, device=effort.device, random_state=seed)
-            return model.fit(X, y)
+            model = HKLRegressor(basis, device=effort.device, random_state=seed)
+            return model.set_params(**({"max_nodes": 50} if effort.quick else {})).fit(X, y)
 
         with threads(effort.threads):
             models = {basis: fitted(basis) for basis in BASES}
