@@ -58,6 +58,15 @@ def test_a_fit_beyond_the_limit_is_refused_before_it_begins(monkeypatch, preset)
     HGKRegressor("plain").fit(X, y)
 
 
+@pytest.mark.parametrize(("free", "advice"), [(320_000, "about 94 do, so fit on"), (640_000, "fit again")])
+def test_running_out_of_memory_names_what_fits_or_says_that_others_had_it(monkeypatch, free, advice):
+    """100 rows want four matrices of 80,000 bytes, in nine tenths of what is free."""
+    monkeypatch.setattr(arrays, "available_memory", lambda *device: free)
+    sentence = f"100 rows did not fit.*{advice}"
+    with pytest.raises(MemoryError, match=sentence), arrays.on_device(100, torch.device("cpu")):
+        raise torch.OutOfMemoryError
+
+
 def test_models_and_tables_larger_than_the_limit_are_refused(monkeypatch, tmp_path):
     import gzip
 

@@ -341,10 +341,12 @@ def on_device(n: int, device: torch.device) -> Iterator[None]:
     except torch.OutOfMemoryError as error:
         torch.cuda.empty_cache()
         fits = int((0.9 * available_memory(device) / (4 * 8)) ** 0.5)
-        raise MemoryError(
-            f"{n} rows did not fit into the memory of {device}; about {fits} do, so fit on a random part of the rows, "
-            "or use device='cpu'."
-        ) from error
+        advice = (
+            f"about {fits} do, so fit on a random part of the rows, or use device='cpu'."
+            if fits < n
+            else "other work has had a part of it that is free by now, so fit again, or use device='cpu'."
+        )
+        raise MemoryError(f"{n} rows did not fit into the memory of {device}; {advice}") from error
 
 
 def in_loads(items: Sequence[Item], need: Callable[[Item], float], device: torch.device) -> list[list[Item]]:
