@@ -94,7 +94,7 @@ def test_nodes_add_up_to_the_logarithm_of_the_kernel(models, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_influence_equals_refits(models, name):
-    """Every machine solved again without the row, kernel and c = nλ unchanged."""
+    """Every α solved for again without the row, kernels and c = nλ unchanged."""
     model, X = models[name]
     features, rows = model._features(X), model._rows
     own, everywhere = influence(model), influence(model, X[:5])
@@ -107,7 +107,7 @@ def test_influence_equals_refits(models, name):
             with_all += share * machine(at)
             for part in machine.parts:
                 rest = part[part != left_out]
-                A = machine.kernel.matrix(machine.X[rest]) + machine.lam * len(part) * torch.eye(len(rest))
+                A = machine.whole.matrix(machine.X[rest]) + machine.lam * len(part) * torch.eye(len(rest))
                 alpha = torch.linalg.solve(A, rows.Y[rest])
                 without += share * machine.kernel.matrix(at, machine.X[rest]) @ alpha / len(machine.parts)
         change = (with_all.clamp(-1, 1) - without.clamp(-1, 1)).numpy() * half

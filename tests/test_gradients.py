@@ -357,7 +357,8 @@ def test_no_gradient_and_no_width_sees_the_rows_set_aside(monkeypatch):
 
     class Spy(original):
         def __init__(self, settings, kernel, rows, *more, **options):
-            seen.append((rows.X, None if options["watched"] is None else options["watched"].X))
+            watched = options.get("watched")
+            seen.append((rows.X, None if watched is None else watched.X))
             super().__init__(settings, kernel, rows, *more, **options)
 
     def of(task, fold, rng):
@@ -371,7 +372,8 @@ def test_no_gradient_and_no_width_sees_the_rows_set_aside(monkeypatch):
     monkeypatch.setattr(hgk.gradients, "Run", Spy)
     monkeypatch.setattr(hgk.gradients.Judge, "of", staticmethod(of))
     monkeypatch.setattr(hgk.gradients, "search", search)
-    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n, features: Effort(9, 2, 50, 2, 60))
+    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n, features: Effort(9, 2, 50, 2, 60, 3))
+    monkeypatch.setattr(hgk.gradients.Averages, "clearly_better", lambda *_: True)  # than plain, after two steps
     model = HGKRegressor(random_state=0).fit(X, y)
     (rows, verdict) = judged[0]
     aside = {tuple(row) for row in rows[verdict.out].tolist()}
@@ -379,8 +381,15 @@ def test_no_gradient_and_no_width_sees_the_rows_set_aside(monkeypatch):
     assert len(aside) == 620
     assert len(watched) == hgk.gradients.WATCHED
     assert not aside & watched
-    assert len(seen) == 8  # four kinds, two rounds
-    for learned_from, watched_by in seen:
+    # four kinds, two rounds; then those chosen, on all rows
+    at = next(i for i, e in enumerate(model.history_) if e["stage"] == "chosen")
+    chosen = model.history_[at]["candidates"]
+    assert len(seen) == 8 + len(chosen) > 8
+    assert all(len(table) == len(rows) and watched_by is None for table, watched_by in seen[8:])
+    last = [i for i, e in enumerate(model.history_) if e["stage"] == "adam" and "fold" not in e]
+    assert min(last) > at
+    assert sorted(model.history_[i]["candidate"] for i in last) == sorted(3 * chosen)
+    for learned_from, watched_by in seen[:8]:
         table = {tuple(row) for row in learned_from.tolist()}
         assert not table & aside
         assert not table & watched
@@ -392,6 +401,41 @@ def test_no_gradient_and_no_width_sees_the_rows_set_aside(monkeypatch):
         "maps",
         "warped",
     }
+
+
+def test_the_last_round_moves_learned_kernels_a_little_with_the_noise_of_the_judge(monkeypatch):
+    rows, begun = random_rows(200), []
+
+    class Spy(Run):
+        def __init__(self, settings, kernel, rows, *more, **options):
+            begun.append((settings, len(rows), options["lam"]))
+            super().__init__(settings, kernel, rows, *more, **options)
+
+    monkeypatch.setattr(hgk.gradients, "Run", Spy)
+    tree, rng = ARCHITECTURES["all kinds"], np.random.default_rng(0)
+    kernel = HierarchicalKernel(tree, tree.start(rows.spread, rng))
+    task = Task(rows, np.arange(200) % 5, np.array([1e-3]), 1.0)
+    plain, other = (Trial(name, [kernel], 1e-4, rows.Y, 50) for name in ("plain", "all kinds"))
+    same, moved = hgk.gradients.last_round([plain, other], 4, task, rng, Progress(), 2)
+    assert same is plain
+    assert moved.name == "all kinds"
+    ((settings, many, lam),) = begun
+    assert (settings.steps, settings.batch, many) == (4, 75, 200)
+    assert 75 * lam == pytest.approx(200 * 1e-4)  # c
+    for now, then in zip(moved.kernels[0].W[:2], kernel.W[:2], strict=True):
+        live = then > 0
+        assert torch.equal(now > 0, live)
+        assert 0 < float((now[live] / then[live]).log().abs().max()) < 4 * settings.rate
+    assert hgk.gradients.last_round([plain], 4, task, rng, Progress(), 2) == [plain]
+
+
+def test_no_last_round_with_a_loss_whose_machines_are_judged_on_the_rows_set_aside(monkeypatch):
+    X, y = make_friedman1(200, n_features=5, random_state=0)
+    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n, features: Effort(9, 2, 50, 0, 0, 3))
+    monkeypatch.setattr(hgk.gradients.Averages, "clearly_better", lambda *_: True)  # than plain, after two steps
+    for loss, taken in (("least_squares", True), ("hinge", False)):
+        model = HGKClassifier(loss=loss, random_state=0).fit(X, y > np.median(y))
+        assert any("fold" not in e for e in model.history_ if e["stage"] == "adam") == taken
 
 
 def test_a_fit_stopped_between_folds_keeps_the_folds_that_are_through():

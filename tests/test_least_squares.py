@@ -9,7 +9,8 @@ import torch
 from sklearn.kernel_ridge import KernelRidge
 
 from cases import ARCHITECTURES, SOLVERS, random_kernel, random_rows
-from hgk import arrays, machines
+from hgk import arrays, kernels, machines
+from hgk.kernels import MeanKernel
 from hgk.machines import (
     Machine,
     OnCentres,
@@ -20,6 +21,7 @@ from hgk.machines import (
     loo_average,
     train,
     train_on_centres,
+    train_on_mean,
     weighted_quantile,
 )
 from hgk.progress import Progress
@@ -32,6 +34,8 @@ CLOSE = 1e-8
 each_solver = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS.keys())
 lams = pytest.mark.parametrize("lam", [1e-5, 1e-2, 1.0])
 KERNEL = random_kernel(ARCHITECTURES["depth 2, balanced"])
+OTHER = random_kernel(ARCHITECTURES["smooth and rough"], seed=1)
+MEAN = MeanKernel((KERNEL, OTHER), (3.0, 1.0))
 
 
 def problem(n=40, outputs=2, weighted=False):
@@ -180,10 +184,14 @@ def machines_of_every_kind(rows):
         "one part": train(KERNEL, rows, 1e-3),
         "two parts": train(KERNEL, rows, 1e-3, parts),
         "centres": train_on_centres(KERNEL, rows, [1e-3], centres, out, 1.0, Progress()),
+        "mean": train_on_mean(MEAN, rows, 1e-3)[0],
     }
 
 
-@pytest.mark.parametrize("kind", ["one part", "two parts", "centres"])
+KINDS = ["one part", "two parts", "centres", "mean"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_functions_without_a_row_equal_refits(kind):
     """f^(-i) at other points, c and the centres kept as they are."""
     rows, X = random_rows(40, outputs=2, weighted=True), random_rows(7, seed=3).X
@@ -196,7 +204,7 @@ def test_functions_without_a_row_equal_refits(kind):
         torch.testing.assert_close(elsewhere[:, :, place].T, refit(X), rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["one part", "two parts", "centres"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_functions_without_two_rows_equal_refits(kind):
     rows = random_rows(40, outputs=2, weighted=True)
     machine = machines_of_every_kind(rows)[kind]
@@ -226,11 +234,68 @@ def without(machine, rows, *left_out):
         t = []
         for part in machine.parts:
             c, rest = float(rows.weight[part].sum()) * machine.lam, part[~torch.isin(part, torch.tensor(left_out))]
-            A = KERNEL.matrix(rows.X[rest]) + c * torch.diag(1 / rows.weight[rest])
-            t.append(KERNEL.matrix(X, rows.X[rest]) @ torch.linalg.solve(A, rows.Y[rest]))
+            A = machine.whole.matrix(rows.X[rest]) + c * torch.diag(1 / rows.weight[rest])
+            t.append(machine.whole.matrix(X, rows.X[rest]) @ torch.linalg.solve(A, rows.Y[rest]))
         return torch.stack(t).mean(0)
 
     return function
+
+
+def test_the_mean_of_kernels_is_their_mean(monkeypatch):
+    X, Z, alpha = random_rows(50).X, random_rows(9, seed=1).X, random_rows(9, outputs=2, seed=2).Y
+    expected = 0.75 * KERNEL.matrix(X, Z) + 0.25 * OTHER.matrix(X, Z)
+    torch.testing.assert_close(MEAN.matrix(X, Z), expected)
+    torch.testing.assert_close(MEAN.multiply(X, Z, alpha), expected @ alpha)
+    whole = MEAN.matrix(X)
+    torch.testing.assert_close(whole, 0.75 * KERNEL.matrix(X) + 0.25 * OTHER.matrix(X))
+    monkeypatch.setattr(arrays, "LARGE", 20)
+    monkeypatch.setattr(kernels, "BLOCK", 7)
+    torch.testing.assert_close(MEAN.matrix(X), whole)
+    torch.testing.assert_close(MEAN.matrix(X, Z), expected)
+
+
+def test_machines_that_share_their_coefficients_are_one_function_in_an_average():
+    rows, X, some = random_rows(40, outputs=2, weighted=True), random_rows(9, seed=2).X, torch.tensor([1, 8, 30])
+    members, alone = train_on_mean(MEAN, rows, 1e-3), replace(train(OTHER, rows, 1e-2), share=2.0)
+    c = float(rows.weight.sum()) * 1e-3
+    alpha = torch.linalg.solve(MEAN.matrix(rows.X) + c * torch.diag(1 / rows.weight), rows.Y)
+    torch.testing.assert_close(average(members, X, 1.0), (MEAN.matrix(X, rows.X) @ alpha).clamp(-1, 1))
+    # shares 3 and 1 of the mean, 2 of the other: two thirds and one third
+    expected = [
+        (2 * mine + other) / 3
+        for mine, other in zip(members[0].leave_one_out(rows, X, some), alone.leave_one_out(rows, X, some), strict=True)
+    ]
+    for order in ([*members, alone], [alone, *members]):
+        found = loo_average(order, rows, 1.0, X, some)
+        for mine, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(mine, other.clamp(-1, 1))
+    two = (2 * members[0].leave_two_out(rows, some) + alone.leave_two_out(rows, some)) / 3
+    torch.testing.assert_close(leave_two_out_average([*members, alone], rows, 1.0, some), two.clamp(-1, 1))
+    assert len(train_on_mean(MeanKernel((KERNEL,), (2.0,)), rows, 1e-3)) == 1
+
+
+def test_the_machine_on_a_mean_has_no_larger_regularised_risk_than_the_machines_have_in_the_mean():
+    rows, lam = random_rows(60), 1e-3
+
+    def objective(kernel, alpha):
+        K = kernel.matrix(rows.X)
+        return float(lam * (alpha * (K @ alpha)).sum() + ((rows.Y - K @ alpha) ** 2).mean())
+
+    own = [objective(kernel, train(kernel, rows, lam).alpha) for kernel in (KERNEL, OTHER)]
+    assert objective(MEAN, train_on_mean(MEAN, rows, lam)[0].alpha) <= 0.75 * own[0] + 0.25 * own[1]
+
+
+def test_the_mean_is_computed_in_single_precision_where_that_is_far_below_the_ridge(monkeypatch):
+    rows, X = random_rows(60), random_rows(20, seed=5).X
+    for lam in (1e-2, 1e-8):
+        monkeypatch.setattr(machines, "WORTH_IT", 61)
+        double = train_on_mean(MEAN, rows, lam)
+        monkeypatch.setattr(machines, "WORTH_IT", 60)
+        found = train_on_mean(MEAN, rows, lam)
+        single = lam == 1e-2  # c = 0.6 and 6e-7, the rounding 1e-6
+        assert torch.equal(found[0].alpha, double[0].alpha) == (not single)
+        torch.testing.assert_close(average(found, X, 1.0), average(double, X, 1.0), rtol=0, atol=1e-5)
+        assert found[0].alpha.dtype == torch.float64
 
 
 def test_centres_at_all_rows_are_the_exact_machine_and_blocks_do_not_matter():

@@ -17,7 +17,7 @@ from sklearn.metrics import confusion_matrix, r2_score, roc_auc_score
 
 from browsing import Tags, assert_quiet, forget, keys
 from hgk import Adam, HGKClassifier, HGKRegressor, compose, findings, two_layers
-from hgk.machines import Rows, loo_average, proportions, train, wrong_classes
+from hgk.machines import Rows, loo_average, proportions, train, train_on_mean, wrong_classes
 from hgk.report import report, report_data, write_report
 
 HOSTILE = "<script>alert('x')</script>&\"`${1}\\u003c"
@@ -298,6 +298,9 @@ def _without(machine, rows, i):
 
     rest = Rows(*(torch.cat([part[:i], part[i + 1 :]]) for part in (rows.X, rows.Y, rows.weight)))
     kept = [part[part != i] - (part[part != i] > i).long() for part in machine.parts]
+    if machine.mean is not None:
+        lam = machine.lam * float(rows.weight.sum() / rest.weight.sum())
+        return train_on_mean(machine.mean, rest, lam)[machine.place]
     made = []
     for part, old in zip(kept, machine.parts, strict=True):
         lam = machine.lam * float(rows.weight[old].sum() / rest.weight[part].sum())

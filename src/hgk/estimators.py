@@ -578,8 +578,9 @@ class HGKRegressor(RegressorMixin, _HGK):
     lam_, gamma_ : float
         Chosen regularisation and width.
     machines_ : list of Machine
-        What is averaged to predict. The four attributes above describe the first; with the presets
-        "algorithm1" and "plain" it is the only one.
+        What is averaged to predict, one entry per kernel. The four attributes above describe the first; with the
+        presets "algorithm1" and "plain" it is the only one. The default's share their α, which belongs to the mean
+        of the kernels.
     X_fit_ : ndarray of shape (n_rows, n_features)
         The distinct training rows, in lexicographic order.
     history_ : list of dict

@@ -339,7 +339,9 @@ def learning(model: Model) -> Learning:
 def _run_name(event: dict[str, Any]) -> str:
     if "architecture" in event:
         return f"architecture {event['architecture'] + 1}, fold {event['fold'] + 1}"
-    return f"{event['candidate']}, fold {event['fold'] + 1}" if "candidate" in event else "weights"
+    if "candidate" in event:
+        return f"{event['candidate']}, " + (f"fold {event['fold'] + 1}" if "fold" in event else "all rows")
+    return "weights"
 
 
 def _note(run: LearningRun, event: dict[str, Any]) -> None:

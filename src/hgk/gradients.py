@@ -4,9 +4,10 @@
     for every kind of tree: learn its weights on the other rows, by small and then by larger batches;
         drop the weights that hardly matter; predict the rows set aside at every λ, with the width of the batches
         and with a narrower one
-    average the kinds, leaving out those without which the error on the rows set aside is smaller
-    train the chosen kernels on all rows, and average them; with another loss than least squares, choose λ for it and
-        train on the mean of the chosen kernels (:mod:`hgk.problems`)
+    choose all kinds but those without which their average has a smaller error on the rows set aside
+    let the chosen kernels take some last small steps on all rows, where rows are many
+    train on the mean of the chosen kernels; with another loss than least squares, take no last steps and choose λ for
+        the loss (:mod:`hgk.problems`)
 
 The kinds differ in their first-layer nodes and in the features these see:
 
@@ -25,7 +26,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -34,8 +35,8 @@ from joblib import Parallel, delayed, effective_n_jobs
 from hgk import fused
 from hgk.architectures import Architecture, isotropic, two_layers, with_kinds
 from hgk.arrays import accelerated, exact_rows, threads
-from hgk.kernels import HierarchicalKernel
-from hgk.machines import Machine, clipped_risk, train, train_on_centres, wrong_classes
+from hgk.kernels import HierarchicalKernel, MeanKernel
+from hgk.machines import Machine, Rows, clipped_risk, train_on_centres, train_on_mean, wrong_classes
 from hgk.optimisers.adam import Adam, Run
 from hgk.optimisers.recorded import RecordedRun, run_together
 from hgk.problems import Problem, train_on_folds
@@ -60,7 +61,7 @@ PRUNING = 0.01
 # together changed the error of the average by -6 % on pendigits, -3 % on shuttle, -2 % on letter-recognition and magic,
 # and by -0.6 to 2 % on the others.
 NARROWING, MORE_ROWS = (0.0, 1 / 6), 1.5
-# Kinds averaged at most: each costs a factor of all rows, and time in every prediction.
+# Kinds averaged at most: each costs a kernel matrix of all rows, and time in every prediction.
 MEMBERS = 3
 
 Build = Callable[[Sequence[str]], Architecture]
@@ -154,7 +155,7 @@ class Effort:
     """How much is tried: the first ``kinds`` kinds, steps of each and rows per step; then further ones.
 
     Small batches find the way at a quarter of the cost; larger ones tell more about the weights that all rows want,
-    since those depend on how many rows there are.
+    since those depend on how many rows there are. The last steps are taken by the kinds that were chosen, on all rows.
     """
 
     kinds: int
@@ -162,6 +163,7 @@ class Effort:
     batch: int
     more_steps: int = 0
     larger_batch: int = 0
+    last_steps: int = 0
 
 
 def usual_effort(n: int, features: int) -> Effort:
@@ -172,7 +174,7 @@ def usual_effort(n: int, features: int) -> Effort:
     """
     if n < MANY:
         return Effort(9, int(np.interp(n, [100, 1000, MANY], [40, 80, 150])), 501)
-    return Effort(9, 100, 401, int(np.interp(features, [32, 64], [40, 80])), 1001)
+    return Effort(9, 100, 401, int(np.interp(features, [32, 64], [40, 80])), 1001, 8)
 
 
 # What a budget may buy, in the order of cost; for fewer rows the steps are cut to twice the usual ones.
@@ -180,12 +182,12 @@ EFFORTS = [
     Effort(1, 30, 301),
     Effort(1, 60, 401),
     Effort(2, 60, 501),
-    Effort(9, 60, 401, 20, 701),
-    Effort(9, 100, 401, 40, 1001),
-    Effort(9, 100, 401, 80, 1001),
-    Effort(9, 120, 501, 120, 1001),
-    Effort(9, 120, 701, 120, 1501),
-    Effort(9, 200, 1001, 200, 2001),
+    Effort(9, 60, 401, 20, 701, 5),
+    Effort(9, 100, 401, 40, 1001, 8),
+    Effort(9, 100, 401, 80, 1001, 8),
+    Effort(9, 120, 501, 120, 1001, 8),
+    Effort(9, 120, 701, 120, 1501, 8),
+    Effort(9, 200, 1001, 200, 2001, 8),
 ]
 
 
@@ -215,8 +217,10 @@ class LeaveOneOutGradients(Plan):
             progress.report(stage="effort", kinds=effort.kinds, steps=effort.steps, batch=effort.batch)
             progress.deadline = begun + 0.7 * self.budget  # the rest is for judging and training
         trials, judges = self._trials(task, effort, judges, rng, progress, workers)
-        most = MEMBERS if len(task.rows) <= exact_rows(task.rows.X.device) else 1
-        chosen = choose(trials, task, judges, progress, most)
+        exact = len(task.rows) <= exact_rows(task.rows.X.device)
+        chosen = choose(trials, task, judges, progress, MEMBERS if exact else 1)
+        if exact and wanted.problem is None and effort.last_steps and not progress.cut():
+            chosen = last_round(chosen, effort.last_steps, task, rng, progress, workers)
         seconds = None if self.budget is None else self.budget - (time.monotonic() - begun)
         if seconds is not None and wanted.problem is not None:
             progress.deadline = time.monotonic() + 0.5 * seconds  # for the path over λ; the rest is for the machines
@@ -249,10 +253,12 @@ class LeaveOneOutGradients(Plan):
         def predicted(effort: Effort) -> float:
             steps = effort.steps * _relative_cost(effort.batch, usual.batch, n)
             steps += effort.more_steps * _relative_cost(effort.larger_batch, usual.batch, n)
+            steps += effort.last_steps * _relative_cost(3 * effort.larger_batch // 2, usual.batch, n)
             jobs = folds * len(candidates[: effort.kinds])
             return folds * sum(seconds[: effort.kinds]) * steps / max(1, min(workers, jobs))
 
-        options = [e if n >= MANY else replace(e, steps=min(e.steps, 2 * usual.steps), more_steps=0) for e in EFFORTS]
+        few = {"more_steps": 0, "last_steps": 0}
+        options = [e if n >= MANY else replace(e, steps=min(e.steps, 2 * usual.steps), **few) for e in EFFORTS]
         affordable = [effort for effort in options if predicted(effort) <= 0.5 * (self.budget or 0.0)]
         return affordable[-1] if affordable else options[0]
 
@@ -339,10 +345,12 @@ class LeaveOneOutGradients(Plan):
             return [train_on_centres(kernel, task.rows, _around(first.lam, task), *parts, task.clip, progress)]
         if [trial.name for trial in chosen] == ["plain"]:
             return [one_kernel(first.kernels[0].with_gamma(1.0), task, progress)]
-        members = [(kernel, trial.lam, 1 / len(trial.kernels)) for trial in chosen for kernel in trial.kernels_for(n)]
         if task.problem is not None:
             return self._train_with_loss(chosen, task, task.problem, folds, progress)
-        return [replace(train(kernel, task.rows, lam), share=share) for kernel, lam, share in members]
+        kernels = [(kernel, 1 / len(trial.kernels)) for trial in chosen for kernel in trial.kernels_for(n)]
+        # c = nλ is the variance of the noise, of which every trial has its own estimate
+        lam = float(np.exp(np.mean([np.log(trial.lam) for trial in chosen])))
+        return list(train_on_mean(MeanKernel(*zip(*kernels, strict=True)), task.rows, lam))
 
     def _train_with_loss(
         self, chosen: list[Trial], task: Task, problem: Problem, folds: list[int], progress: Progress
@@ -356,6 +364,39 @@ class LeaveOneOutGradients(Plan):
                     unseen[other].append(len(kernels))
                 kernels.append((kernel, 1 / len(trial.kernels)))
         return train_on_folds(kernels, problem, task.rows, task.fold_of, judge_lams(task), progress, unseen)
+
+
+def last_round(
+    chosen: Sequence[Trial], steps: int, task: Task, rng: np.random.Generator, progress: Progress, workers: int
+) -> list[Trial]:
+    """A few last steps of the learned kernels on all rows, also on those set aside and watched, more than a quarter.
+
+    With larger batches still, and at so low a rate that what was chosen stays what it is; c = nλ is that of the judge.
+    """
+    n, learned = len(task.rows), [(t, kernel) for t in chosen if t.name != "plain" for kernel in t.kernels]
+    recordable = all(_recordable(kernel, task.rows) for _, kernel in learned)
+    kind = RecordedRun if recordable else Run
+
+    def begin(trial: Trial, kernel: HierarchicalKernel, child: np.random.Generator) -> Run:
+        batch, told = min(n, 3 * trial.batch // 2), progress.of(candidate=trial.name)
+        settings = Adam(steps, batch, rate=0.03, map_penalty=0.1)
+        return kind(settings, kernel, task.rows, child, told, lam=trial.lam * n / batch)
+
+    runs = [begin(*one, child) for one, child in zip(learned, rng.spawn(len(learned)), strict=True)]
+    if recordable:
+        run_together(cast(list[RecordedRun], runs))
+    elif runs:
+        with threads(1):
+            Parallel(n_jobs=min(workers, len(runs)), require="sharedmem")(delayed(_at_work)(run) for run in runs)
+    found: dict[str, list[HierarchicalKernel]] = {}
+    for (trial, _), run in zip(learned, runs, strict=True):
+        found.setdefault(trial.name, []).append(run.result())
+    return [replace(t, kernels=found[t.name]) if t.name in found else t for t in chosen]
+
+
+def _at_work(run: Run) -> None:
+    with at_work():
+        run.run()
 
 
 def centres_for(n: int, seconds: float | None) -> int:
@@ -388,6 +429,10 @@ class Judged:
 AnyRun = TypeVar("AnyRun", bound=Run)
 
 
+def _recordable(kernel: HierarchicalKernel, rows: Rows) -> bool:
+    return accelerated(rows.X) and fused.suits(kernel.architecture, rows.X)
+
+
 class Attempt:
     """One candidate on one fold: its rounds, and the verdict."""
 
@@ -404,7 +449,7 @@ class Attempt:
 
     @property
     def recordable(self) -> bool:
-        return accelerated(self.part.X) and fused.suits(self.kernel.architecture, self.part.X)
+        return _recordable(self.kernel, self.part)
 
     @property
     def too_late(self) -> bool:
@@ -472,8 +517,8 @@ def _seconds_per_step(candidate: Candidate, task: Task, rng, batch: int) -> floa
     """The faster of two steps, after one that fills the buffers."""
     tree = candidate.build(task.features)
     kernel = HierarchicalKernel(tree, tree.start(task.rows.spread, rng))
-    recordable = accelerated(task.rows.X) and fused.suits(tree, task.rows.X)
-    kind = RecordedRun if recordable else Run  # a recorded step, without the recording: an upper bound
+    # a recorded step, without the recording: an upper bound
+    kind = RecordedRun if _recordable(kernel, task.rows) else Run
     run, seconds = kind(Adam(batch=batch), kernel, task.rows, rng, Progress()), []
     for _ in range(3):
         start = time.perf_counter()

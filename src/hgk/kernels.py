@@ -30,9 +30,12 @@ import torch
 
 from hgk import fused
 from hgk.architectures import Architecture, Weights
-from hgk.arrays import Buffers, require_memory, tensor, tiles
+from hgk.arrays import Buffers, blocks, in_place, require_memory, tensor, tiles
 from hgk.fused.sweep import FusedSweep
 from hgk.nodes import Derivative, Pair, kinds
+
+# Rows of a large matrix that are computed at a time, where it is a sum.
+BLOCK = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,6 +241,39 @@ class HierarchicalKernel:
         name = (lambda j: self.columns[j]) if self.columns else (lambda j: f"x{j}")
         more = f" (+{len(order) - most} more)" if len(order) > most else ""
         return "  ".join(f"{name(j)} {float(v[j]):.3g}" for j in order[:most]) + more
+
+
+@dataclass(frozen=True, eq=False)
+class MeanKernel:
+    """k = Σ_m p_m k_m: the mean of kernels k_m, with p_m in proportion to ``shares``."""
+
+    kernels: tuple[HierarchicalKernel, ...]
+    shares: tuple[float, ...]
+
+    @property
+    def terms(self) -> list[tuple[float, HierarchicalKernel]]:
+        total = sum(self.shares)
+        return [(share / total, kernel) for share, kernel in zip(self.shares, self.kernels, strict=True)]
+
+    def matrix(self, X: torch.Tensor, Z: torch.Tensor | None = None) -> torch.Tensor:
+        """K(X, Z); where two matrices of all pairs would be too many, by blocks of rows."""
+        if not in_place(len(X)):
+            return self._sum(X, Z)
+        K = X.new_empty(len(X), len(X if Z is None else Z))
+        for block in blocks(len(X), BLOCK):
+            K[block] = self._sum(X[block], X if Z is None else Z)
+        return K
+
+    def _sum(self, X: torch.Tensor, Z: torch.Tensor | None) -> torch.Tensor:
+        (first, kernel), *others = self.terms
+        K = kernel.matrix(X, Z).mul_(first)
+        for share, kernel in others:
+            K.add_(kernel.matrix(X, Z), alpha=share)
+        return K
+
+    def multiply(self, X: torch.Tensor, Z: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
+        """K(X, Z) alpha, without ever holding more than one tile of K."""
+        return torch.stack([share * kernel.multiply(X, Z, alpha) for share, kernel in self.terms]).sum(0)
 
 
 def _proportions(terms: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:

@@ -592,7 +592,7 @@ def _settings_section(model: Model) -> str:
     settings = [[name, repr(value)] for name, value in model.get_params(deep=False).items()]
     settings += [["λ of the first kernel", f"{model.lam_:.6g}"], ["γ of the first kernel", f"{model.gamma_:.6g}"]]
     settings += [
-        ["machines averaged", str(len(model.machines_))],
+        ["kernels averaged", str(len(model.machines_))],
         ["distinct rows", str(len(model._training_rows("The report needs")))],
     ]
     names = ("hgk", "numpy", "scikit-learn", "torch")
