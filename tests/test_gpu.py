@@ -19,7 +19,7 @@ from hgk import Algorithm1, HGKClassifier, HGKQuantileRegressor, HGKRegressor, a
 from hgk.architectures import compose, with_kinds
 from hgk.criteria import LeaveOneOut
 from hgk.fused.chains import Slopes
-from hgk.gradients import all_kinds, mixed
+from hgk.gradients import Trial, all_kinds, last_round, mixed
 from hgk.kernels import HierarchicalKernel, Sweep
 from hgk.machines import Rows, train
 from hgk.optimisers.adam import Adam, Run
@@ -28,7 +28,7 @@ from hgk.optimisers.armijo import Descending, descend, descend_all
 from hgk.optimisers.objective import Objective, Risk, loads, risks_all
 from hgk.optimisers.recorded import RecordedRun, run_together
 from hgk.progress import Progress
-from hgk.selection import fold_numbers, lam_grid, search
+from hgk.selection import Task, fold_numbers, lam_grid, search
 
 HERE = torch.cuda.is_available()
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and fused.installed()
@@ -422,6 +422,21 @@ def test_recorded_steps_are_ordinary_steps():
     for one, other in zip(*ended, strict=True):
         for w, v in zip(one.W, other.W, strict=True):
             torch.testing.assert_close(w, v, rtol=2e-2, atol=2e-3)
+
+
+@gpu
+def test_the_last_round_is_the_processors():
+    rows, ended = random_rows(300), []
+    trees = [build(["scaled"] * 5) for build in (mixed, all_kinds)]
+    begun = [HierarchicalKernel(tree, tree.start(rows.spread, np.random.default_rng(0))) for tree in trees]
+    for device in ("cpu", DEVICE):
+        task = Task(rows.to(device), np.arange(300) % 5, np.array([1e-3]), 1.0)
+        chosen = [Trial(f"kind {i}", [kernel], 1e-3, task.rows.Y, 100) for i, kernel in enumerate(begun)]
+        found = last_round(chosen, 5, task, np.random.default_rng(1), Progress(), 1)
+        ended.append([w for trial in found for w in trial.kernels[0].W])
+    for w, v in zip(*ended, strict=True):
+        assert v.device.type == "cpu"
+        torch.testing.assert_close(w, v, rtol=2e-2, atol=2e-3)
 
 
 @kernels
