@@ -17,6 +17,7 @@ from hgk.machines import (
     Rows,
     average,
     clipped_risk,
+    functions,
     leave_two_out_average,
     loo_average,
     train,
@@ -266,6 +267,7 @@ def test_machines_that_share_their_coefficients_are_one_function_in_an_average()
         for mine, other in zip(members[0].leave_one_out(rows, X, some), alone.leave_one_out(rows, X, some), strict=True)
     ]
     for order in ([*members, alone], [alone, *members]):
+        assert sorted(share for share, _ in functions(order)) == pytest.approx([1 / 3, 2 / 3])  # one factor each
         found = loo_average(order, rows, 1.0, X, some)
         for mine, other in zip(found, expected, strict=True):
             torch.testing.assert_close(mine, other.clamp(-1, 1))
