@@ -97,7 +97,8 @@ def prepared(folder):
     blob = (folder / "price.hgk").read_bytes()
     (folder / "cut.hgk").write_bytes(blob[:-100])
     (folder / "altered.hgk").write_bytes(blob[:-9] + bytes([blob[-9] ^ 1]) + blob[-8:])
-    (folder / "newer.hgk").write_bytes(blob.replace(b'\\"schema\\": 1', b'\\"schema\\": 9'))
+    known, newer = (f'\\"schema\\": {schema}'.encode() for schema in (hgk.files.SCHEMA, 9))
+    (folder / "newer.hgk").write_bytes(blob.replace(known, newer))
     tables = {
         "empty.csv": b"",
         "names.csv": b"a,price\n",

@@ -21,6 +21,7 @@ from hgk import (
     with_kinds,
 )
 from hgk.explain import contributions, given_rows, influence, node_terms, plain_remark
+from hgk.machines import functions
 
 
 def friedman(n=80):
@@ -99,17 +100,16 @@ def test_influence_equals_refits(models, name):
     features, rows = model._features(X), model._rows
     own, everywhere = influence(model), influence(model, X[:5])
     half = np.ones(rows.Y.shape[1]) if isinstance(model, HGKClassifier) else model._y_scaling.half
-    shares = np.array([machine.share for machine in model.machines_])
     for given in (0, 11, len(X) - 1):
         left_out, at = int(model._place[given]), torch.cat([features[:5], features[given : given + 1]])
         with_all, without = torch.zeros(6, len(half)), torch.zeros(6, len(half))
-        for share, machine in zip(shares / shares.sum(), model.machines_, strict=True):
+        for share, machine in functions(model.machines_):
             with_all += share * machine(at)
             for part in machine.parts:
                 rest = part[part != left_out]
                 A = machine.whole.matrix(machine.X[rest]) + machine.lam * len(part) * torch.eye(len(rest))
                 alpha = torch.linalg.solve(A, rows.Y[rest])
-                without += share * machine.kernel.matrix(at, machine.X[rest]) @ alpha / len(machine.parts)
+                without += share * machine.whole.matrix(at, machine.X[rest]) @ alpha / len(machine.parts)
         change = (with_all.clamp(-1, 1) - without.clamp(-1, 1)).numpy() * half
         np.testing.assert_allclose(everywhere[:, given].reshape(5, -1), change[:5], atol=2e-5 * half.max())
         np.testing.assert_allclose(np.reshape(own[given], -1), change[5], atol=2e-5 * half.max())

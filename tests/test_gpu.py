@@ -14,6 +14,7 @@ import pytest
 import torch
 from sklearn.datasets import make_friedman1
 
+import hgk
 from cases import ARCHITECTURES, random_kernel, random_rows
 from hgk import Algorithm1, HGKClassifier, HGKQuantileRegressor, HGKRegressor, arrays, fused, inhomogeneous, two_layers
 from hgk.architectures import compose, with_kinds
@@ -498,7 +499,7 @@ def test_a_fit_is_as_good_as_the_processors(n):
 
 
 @gpu
-def test_a_model_from_the_device_serves_anywhere():
+def test_a_model_from_the_device_serves_anywhere(tmp_path):
     """Two rounds of learning, whose error comes near the noise; predictions, leave-one-out values and intervals."""
     n = 3500
     X, y = make_friedman1(n + 1000, noise=0.5, random_state=0)
@@ -507,8 +508,12 @@ def test_a_model_from_the_device_serves_anywhere():
     there = model.predict(X[n:]), model.loo_predictions_, model.predict_interval(X[n : n + 50])
     model.set_params(device="cpu")._kept.clear()
     here = model.predict(X[n:]), model.loo_predictions_, model.predict_interval(X[n : n + 50])
-    for one, other in zip(there, here, strict=True):
+    hgk.save(model, tmp_path / "model.hgk")
+    loaded = hgk.load(tmp_path / "model.hgk")
+    again = loaded.predict(X[n:]), loaded.loo_predictions_, loaded.predict_interval(X[n : n + 50])
+    for one, other, third in zip(there, here, again, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-8)
+        np.testing.assert_array_equal(other, third)
 
 
 @gpu

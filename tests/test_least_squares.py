@@ -10,7 +10,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from cases import ARCHITECTURES, SOLVERS, random_kernel, random_rows
 from hgk import arrays, kernels, machines
-from hgk.kernels import MeanKernel
+from hgk.kernels import HierarchicalKernel, MeanKernel
 from hgk.machines import (
     Machine,
     OnCentres,
@@ -20,6 +20,7 @@ from hgk.machines import (
     functions,
     leave_two_out_average,
     loo_average,
+    moved,
     train,
     train_on_centres,
     train_on_mean,
@@ -185,7 +186,7 @@ def machines_of_every_kind(rows):
         "one part": train(KERNEL, rows, 1e-3),
         "two parts": train(KERNEL, rows, 1e-3, parts),
         "centres": train_on_centres(KERNEL, rows, [1e-3], centres, out, 1.0, Progress()),
-        "mean": train_on_mean(MEAN, rows, 1e-3)[0],
+        "mean": functions(train_on_mean(MEAN, rows, 1e-3))[0][1],
     }
 
 
@@ -258,22 +259,32 @@ def test_the_mean_of_kernels_is_their_mean(monkeypatch):
 def test_machines_that_share_their_coefficients_are_one_function_in_an_average():
     rows, X, some = random_rows(40, outputs=2, weighted=True), random_rows(9, seed=2).X, torch.tensor([1, 8, 30])
     members, alone = train_on_mean(MEAN, rows, 1e-3), replace(train(OTHER, rows, 1e-2), share=2.0)
+    ((_, together),) = functions(members)
     c = float(rows.weight.sum()) * 1e-3
     alpha = torch.linalg.solve(MEAN.matrix(rows.X) + c * torch.diag(1 / rows.weight), rows.Y)
     torch.testing.assert_close(average(members, X, 1.0), (MEAN.matrix(X, rows.X) @ alpha).clamp(-1, 1))
     # shares 3 and 1 of the mean, 2 of the other: two thirds and one third
     expected = [
         (2 * mine + other) / 3
-        for mine, other in zip(members[0].leave_one_out(rows, X, some), alone.leave_one_out(rows, X, some), strict=True)
+        for mine, other in zip(together.leave_one_out(rows, X, some), alone.leave_one_out(rows, X, some), strict=True)
     ]
     for order in ([*members, alone], [alone, *members]):
         assert sorted(share for share, _ in functions(order)) == pytest.approx([1 / 3, 2 / 3])  # one factor each
         found = loo_average(order, rows, 1.0, X, some)
         for mine, other in zip(found, expected, strict=True):
             torch.testing.assert_close(mine, other.clamp(-1, 1))
-    two = (2 * members[0].leave_two_out(rows, some) + alone.leave_two_out(rows, some)) / 3
+    two = (2 * together.leave_two_out(rows, some) + alone.leave_two_out(rows, some)) / 3
     torch.testing.assert_close(leave_two_out_average([*members, alone], rows, 1.0, some), two.clamp(-1, 1))
     assert len(train_on_mean(MeanKernel((KERNEL,), (2.0,)), rows, 1e-3)) == 1
+
+
+def test_machines_that_move_share_what_they_shared():
+    members = train_on_mean(MEAN, random_rows(40), 1e-3)
+    there = moved(members, torch.device("meta"))
+    assert there[0].alpha is there[1].alpha
+    assert there[0].X is there[1].X
+    assert there[0].alpha.device.type == "meta"
+    assert moved(members, members[0].X.device)[0].X is members[0].X
 
 
 def test_the_machine_on_a_mean_has_no_larger_regularised_risk_than_the_machines_have_in_the_mean():
@@ -285,6 +296,35 @@ def test_the_machine_on_a_mean_has_no_larger_regularised_risk_than_the_machines_
 
     own = [objective(kernel, train(kernel, rows, lam).alpha) for kernel in (KERNEL, OTHER)]
     assert objective(MEAN, train_on_mean(MEAN, rows, lam)[0].alpha) <= 0.75 * own[0] + 0.25 * own[1]
+
+
+def test_weights_of_any_size_and_steep_kernels_are_solved_as_in_double_precision(monkeypatch):
+    """Single precision is asked for where it would do harm: c is large because of the weights, or K cancels."""
+    rows = random_rows(60)
+    steep = HierarchicalKernel(OTHER.architecture, (1e-3 * OTHER.W[0], 300 * OTHER.W[1]))
+    for mean, weight, lam in ((MEAN, 1e6, 1e-9), (MeanKernel((steep, steep), (1.0, 1.0)), 1.0, 1e-5)):
+        monkeypatch.setattr(machines, "WORTH_IT", 61)
+        double = train_on_mean(mean, rows, lam)
+        monkeypatch.setattr(machines, "WORTH_IT", 60)
+        found = train_on_mean(mean, replace(rows, weight=weight * rows.weight), lam)
+        torch.testing.assert_close(found[0].alpha, double[0].alpha)
+        assert found[0].ridge_added == double[0].ridge_added
+
+
+def test_a_single_precision_that_needs_a_ridge_is_not_taken(monkeypatch):
+    rows = random_rows(60)
+    monkeypatch.setattr(machines, "WORTH_IT", 60)
+    expected = train_on_mean(MEAN, rows, 1e-2)[0].alpha
+    solve, asked = machines._solve, []
+
+    def needy(mean, rows, lam, parts=None, dtype=None):
+        asked.append(dtype)
+        parts, alpha, ridge = solve(mean, rows, lam, parts)
+        return parts, alpha + (dtype is not None), 1e-6 if dtype is not None else ridge
+
+    monkeypatch.setattr(machines, "_solve", needy)
+    torch.testing.assert_close(train_on_mean(MEAN, rows, 1e-2)[0].alpha, expected, rtol=1e-3, atol=1e-3)
+    assert asked == [torch.float32, None]
 
 
 def test_the_mean_is_computed_in_single_precision_where_that_is_far_below_the_ridge(monkeypatch):

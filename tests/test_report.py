@@ -4,6 +4,7 @@ import json
 import os
 import re
 from base64 import b64decode
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import confusion_matrix, r2_score, roc_auc_score
 
 from browsing import Tags, assert_quiet, forget, keys
-from hgk import Adam, HGKClassifier, HGKRegressor, compose, findings, two_layers
-from hgk.machines import Rows, loo_average, proportions, train, train_on_mean, wrong_classes
+from hgk import Adam, HGKClassifier, HGKRegressor, HierarchicalKernel, compose, findings, two_layers
+from hgk.machines import Rows, functions, loo_average, proportions, train, train_on_mean, wrong_classes
 from hgk.report import report, report_data, write_report
 
 HOSTILE = "<script>alert('x')</script>&\"`${1}\\u003c"
@@ -284,7 +285,7 @@ def test_intervals_of_training_rows_are_those_of_a_machine_without_the_row(which
     low, high = findings.loo_interval(t, rows, 0.8)
     for i in (0, 17):
         rest = everything[everything != i]
-        machines = [_without(machine, rows, i) for machine in model.machines_]
+        machines = [_without(machine, share, rows, i) for share, machine in functions(model.machines_)]
         own, elsewhere = loo_average(machines, rows[rest], 1.0, rows.X[i : i + 1])
         r, f = (rows.Y[rest] - own)[:, 0].abs(), elsewhere[0, 0]
         weight = rows.weight[rest] * (rows.size / float(rows.weight.sum()))
@@ -292,22 +293,17 @@ def test_intervals_of_training_rows_are_those_of_a_machine_without_the_row(which
         assert float(high[i]) == pytest.approx(_quantile(f + r, weight, 0.8), abs=1e-6)
 
 
-def _without(machine, rows, i):
-    """The same machine, c unchanged, from all rows but i."""
-    from dataclasses import replace
-
+def _without(machine, share, rows, i):
+    """The same function, c unchanged, from all rows but i."""
     rest = Rows(*(torch.cat([part[:i], part[i + 1 :]]) for part in (rows.X, rows.Y, rows.weight)))
     kept = [part[part != i] - (part[part != i] > i).long() for part in machine.parts]
-    if machine.mean is not None:
-        lam = machine.lam * float(rows.weight.sum() / rest.weight.sum())
-        return train_on_mean(machine.mean, rest, lam)[machine.place]
     made = []
     for part, old in zip(kept, machine.parts, strict=True):
         lam = machine.lam * float(rows.weight[old].sum() / rest.weight[part].sum())
-        made.append(train(machine.kernel, rest, lam, [part]))
-    if len(made) == 1:
-        return replace(made[0], share=machine.share)
-    return _Mean(made, machine.share)
+        alone = isinstance(machine.whole, HierarchicalKernel)
+        found = [train(machine.kernel, rest, lam, [part])] if alone else train_on_mean(machine.whole, rest, lam)
+        made.append(functions(found)[0][1])
+    return replace(made[0], share=share) if len(made) == 1 else _Mean(made, share)
 
 
 class _Mean:

@@ -35,7 +35,7 @@ from hgk.gradients import LeaveOneOutGradients, mixed
 from hgk.inputs import Encoder, Inputs, Merged, Reader, Scaling, column_remarks, is_mixed, merge_rows, split
 from hgk.kernels import HierarchicalKernel
 from hgk.losses import EpsilonInsensitive, Expectile, Hinge, LeastSquares, Logistic, Loss, Pinball, SquaredHinge
-from hgk.machines import Rows, average, loo_average, proportions, weighted_quantile
+from hgk.machines import Rows, average, loo_average, moved, proportions, weighted_quantile
 from hgk.optimisers import Adam, Algorithm1
 from hgk.plans import PRESETS, Given, Learned, Preset
 from hgk.problems import OfLoss, Problem, held_out_average, votes
@@ -135,7 +135,7 @@ class _HGK(BaseEstimator):
         workers = self._workers(plan)
         with threads_for(len(rows), device), on_device(len(rows), device), Progress(self._callback()) as progress:
             machines = plan.machines(task, rng, progress, workers)
-        self.machines_ = [machine.to(AT_REST) for machine in machines]
+        self.machines_ = moved(machines, AT_REST)
 
         self._inputs = Inputs(reader, encoder)
         self._place, self._left_out = merged.place, encoder(reader(columns)[merged.place < 0])
@@ -441,7 +441,7 @@ class _HGK(BaseEstimator):
                 return self._kept["loo"]
             device = device_of(self.device)
             with threads_for(len(rows), device), on_device(len(rows), device):
-                machines = [machine.to(device) for machine in self.machines_]
+                machines = moved(self.machines_, device)
                 self._kept["loo"] = loo_average(machines, rows.to(device), CLIP)[0].to(AT_REST)
         return self._kept["loo"]
 
@@ -463,7 +463,7 @@ class _HGK(BaseEstimator):
         """The clipped averaged function. The machines go to the device at every call, which takes milliseconds."""
         device = device_of(self.device)
         with on_device(len(features), device):
-            machines = [machine.to(device) for machine in self.machines_]
+            machines = moved(self.machines_, device)
             parts = (features[block].to(device) for block in blocks(len(features), PREDICTED))
             return torch.cat([average(machines, part, self._clip).to(AT_REST) for part in parts])
 
@@ -737,7 +737,7 @@ class HGKRegressor(RegressorMixin, _HGK):
         some = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(n)[:JACKKNIFE]))
         bounds = []
         with threads_for(n, device), on_device(n, device):
-            machines, there = [machine.to(device) for machine in self.machines_], rows.to(device)
+            machines, there = moved(self.machines_, device), rows.to(device)
             # one block of rows at a time: f^(-i)(x) is rows x 2000 x outputs
             for block in blocks(len(features), max(1, 2**25 // (len(some) * rows.Y.shape[1]))):
                 found = loo_average(machines, there, CLIP, features[block].to(device), some)

@@ -43,7 +43,7 @@ from hgk.codec import DTYPES, Decoder, Encoder, Malformed
 from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor
 from hgk.inputs import Category, Feature, Inputs, Numeric, Reader, Scaling, Unchanged
 from hgk.inputs import Encoder as Features
-from hgk.kernels import HierarchicalKernel, MeanKernel
+from hgk.kernels import HierarchicalKernel
 from hgk.losses import EpsilonInsensitive, Expectile, Hinge, LeastSquares, Logistic, Pinball, SquaredHinge
 from hgk.machines import Exact, OnCentres, Rows, average
 from hgk.optimisers import Adam, Algorithm1
@@ -51,7 +51,7 @@ from hgk.problems import OfLoss
 from hgk.progress import honest_error, tried_kinds
 
 SCHEMA = 2
-# 1 knew no machines on means of kernels, which have defaults.
+# In 1 no machines shared their coefficients.
 UPGRADES: dict[int, Callable[[dict], dict]] = {1: lambda description: description}
 Model = HGKRegressor | HGKQuantileRegressor | HGKClassifier
 ESTIMATORS: dict[str, type[Model]] = {
@@ -143,7 +143,7 @@ class Fitted:
         def bare(machine):
             if isinstance(machine, OfLoss):
                 return replace(machine, parts=(), held_out=None, aside=None)
-            return replace(machine, parts=(), mean=None, place=0) if isinstance(machine, Exact) else machine
+            return replace(machine, parts=()) if isinstance(machine, Exact) else machine
 
         return replace(self, machines=tuple(map(bare, self.machines)), rows=None, X_fit=None, place=None, left_out=None)
 
@@ -652,9 +652,8 @@ def _decoder(arrays: Mapping[str, np.ndarray]) -> Decoder:
         (Features, "columns"): tuple[Numeric | Category | Unchanged, ...],
         (OfLoss, "loss"): KnownLoss,
     }
-    checks = {Architecture: _check_architecture, HierarchicalKernel: _check_kernel, MeanKernel: _check_mean}
-    checks |= {Features: _check_features, Rows: _check_rows, Calibration: _check_calibration}
-    return _ModelDecoder(arrays, hints, checks)
+    checks = {Architecture: _check_architecture, HierarchicalKernel: _check_kernel, Features: _check_features}
+    return _ModelDecoder(arrays, hints, {**checks, Rows: _check_rows, Calibration: _check_calibration})
 
 
 class _ModelDecoder(Decoder):
@@ -756,7 +755,7 @@ def _check(fitted: Fitted) -> None:
     outputs = fitted.machines[0].alpha.shape[-1]
     for machine in fitted.machines:
         _check_machine(machine, features, outputs, fitted.rows)
-    _check_means(fitted.machines)
+    _check_places(fitted.machines)
     nodes = sum(len(machine.kernel.architecture.coordinates) for machine in fitted.machines)
     shares = fitted.node_importances
     _expect(shares.shape == (nodes, d) and shares.dtype == np.float64, "the importances do not fit the kernels")
@@ -778,9 +777,6 @@ def _check_machine(machine: Exact | OnCentres | OfLoss, features: int, outputs: 
     )
     if isinstance(machine, OfLoss):
         _check_of_loss(machine, outputs, rows)
-    if isinstance(machine, Exact) and machine.mean is not None:
-        widths = {kernel.architecture.d for kernel in machine.mean.kernels}
-        _expect(widths == {features}, "a mean's kernels do not fit the rows")
     if isinstance(machine, Exact | OfLoss) and rows is not None:
         _expect(len(rows) == len(X) and bool(machine.parts), "a machine's rows are not the training rows")
         for part in machine.parts:
@@ -789,21 +785,20 @@ def _check_machine(machine: Exact | OnCentres | OfLoss, features: int, outputs: 
             _expect(len(part.unique()) == len(part), "a machine's part has a row twice")
 
 
-def _check_means(machines: Machines) -> None:
-    """The machines of a mean of kernels come together, in its order, with its shares and one α."""
-    rest = list(machines)
-    while rest:
-        mean = getattr(rest[0], "mean", None)
-        shares = (rest[0].share,) if mean is None else mean.shares
-        group, rest = rest[: len(shares)], rest[len(shares) :]
-        places = [(getattr(machine, "place", 0), machine.share) for machine in group]
-        together = places == list(enumerate(shares)) and all(machine.alpha is group[0].alpha for machine in group)
-        _expect(together, "the machines of a mean of kernels are not together")
+def _check_places(machines: Machines) -> None:
+    """Machines that share α follow each other, counted from 0, and differ in their kernels and shares alone."""
+    for before, machine in zip((None, *machines), machines, strict=False):
+        place = getattr(machine, "place", 0)
+        if place == 0:
+            continue
+        follows = isinstance(before, Exact) and isinstance(machine, Exact) and place == before.place + 1
+        _expect(follows and _twins(cast(Exact, before), cast(Exact, machine)), "machines that share α are not together")
 
 
-def _check_mean(parts: dict[str, Any]) -> None:
-    kernels, shares = parts["kernels"], parts["shares"]
-    _expect(len(kernels) == len(shares) > 0 and all(share > 0 for share in shares), "a mean's shares do not fit")
+def _twins(one: Exact, other: Exact) -> bool:
+    arrays = [(one.alpha, other.alpha), (one.X, other.X)]
+    arrays += zip(one.parts, other.parts, strict=True) if len(one.parts) == len(other.parts) else [(one.X, other.X[:0])]
+    return one.lam == other.lam and all(a is b or torch.equal(a, b) for a, b in arrays)
 
 
 def _check_of_loss(machine: OfLoss, outputs: int, rows: Rows | None) -> None:

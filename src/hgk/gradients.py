@@ -371,7 +371,8 @@ def last_round(
 ) -> list[Trial]:
     """A few last steps of the learned kernels on all rows, also on those set aside and watched, more than a quarter.
 
-    With larger batches still, and at so low a rate that what was chosen stays what it is; c = nλ is that of the judge.
+    With larger batches still, and at so low a rate that what was chosen stays what it is, also the width that the
+    trial's ``batch`` wants; c = nλ is that of the judge.
     """
     n, learned = len(task.rows), [(t, kernel) for t in chosen if t.name != "plain" for kernel in t.kernels]
     recordable = all(_recordable(kernel, task.rows) for _, kernel in learned)

@@ -35,7 +35,7 @@ from hgk.fused.sweep import FusedSweep
 from hgk.nodes import Derivative, Pair, kinds
 
 # Rows of a large matrix that are computed at a time, where it is a sum.
-BLOCK = 4096
+BLOCK = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +103,12 @@ class HierarchicalKernel:
             return False
         weights = self.W[0][0, list(tree.coordinates[0])].abs()
         return bool((weights == weights[0]).all())
+
+    @property
+    def largest_exponent(self) -> float:
+        """γ⁻² Σ 2w² over the edges into the top node, which γ⁻² S_top cannot exceed; 0 for trees of one layer."""
+        top = self.W[self.architecture.depth - 1]
+        return float(2 * (top**2).sum()) / self.gamma**2 if self.architecture.depth > 1 else 0.0
 
     # ------------------------------------------------------------------ values
 
@@ -261,7 +267,11 @@ class MeanKernel:
             return self._sum(X, Z)
         K = X.new_empty(len(X), len(X if Z is None else Z))
         for block in blocks(len(X), BLOCK):
-            K[block] = self._sum(X[block], X if Z is None else Z)
+            if Z is None:  # symmetric: up to the diagonal
+                K[block, : block.stop] = self._sum(X[block], X[: block.stop])
+                K[: block.start, block] = K[block, : block.start].T
+            else:
+                K[block] = self._sum(X[block], Z)
         return K
 
     def _sum(self, X: torch.Tensor, Z: torch.Tensor | None) -> torch.Tensor:

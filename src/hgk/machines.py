@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -85,9 +86,6 @@ class Machine(ABC):
     def __call__(self, X: torch.Tensor) -> torch.Tensor:
         return self.kernel.multiply(X, self.X, self.alpha)
 
-    def to(self, device: torch.device) -> Machine:
-        return replace(self, X=self.X.to(device), alpha=self.alpha.to(device))
-
     @abstractmethod
     def leave_one_out(self, rows: Rows, X: torch.Tensor, some: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """f^(-i)(x_i) for the training rows i of ``some``, and f^(-i)(x) for them and the rows x of ``X``.
@@ -111,18 +109,17 @@ class Exact(Machine):
     One part of all rows is the ordinary machine; five parts, each without one fold, give the average of
     the five fold functions. α is zero where a row lies in no part.
 
-    The machine on a mean of kernels is one machine for each of them, which share α: f = Σ_m p_m K_m α. Each knows the
-    ``mean`` and its ``place`` there. Functions without single rows are those of the mean.
+    The machine on a mean of kernels is one entry for each of them, which share α: f = Σ_m p_m K_m α. ``place`` counts
+    them from 0; see :func:`functions`.
     """
 
     parts: tuple[torch.Tensor, ...] = ()
-    mean: MeanKernel | None = None
     place: int = 0
 
     @property
     def whole(self) -> HierarchicalKernel | MeanKernel:
         """The kernel that α belongs to."""
-        return self.mean or self.kernel
+        return self.kernel
 
     def leave_one_out(self, rows, X, some):
         """With r_i = α_i / G_ii, f^(-i)(x) = f(x) - (k(x)ᵀ G)_i r_i; a part without row i is not changed."""
@@ -147,7 +144,7 @@ class Exact(Machine):
                 asked = place[part] >= 0
                 change = solved[asked].T[None] * r[asked].T[:, None, :]
                 shifts[:, :, place[part][asked]] -= change / len(self.parts)
-        return own[some], self.whole.multiply(X, self.X, self.alpha).T[:, :, None] + shifts
+        return own[some], self(X).T[:, :, None] + shifts
 
     def leave_two_out(self, rows, some):
         """With B = {i, j}, (y - f^(-B))_B = (G_BB)⁻¹ α_B; a row that is not in a part cannot be left out of it."""
@@ -180,6 +177,20 @@ class Exact(Machine):
         without_j = whole - torch.where(inside, G * (other / g), 0.0)
         only_i = torch.eye(len(some), dtype=torch.bool) | ~inside
         return torch.where(inside[:, None], torch.where(only_i, without_i, without_both), without_j)
+
+
+@dataclass(frozen=True, eq=False)
+class OnMean(Exact):
+    """The entries that share α, as one."""
+
+    mean: MeanKernel | None = None
+
+    @property
+    def whole(self) -> HierarchicalKernel | MeanKernel:
+        return self.mean or self.kernel
+
+    def __call__(self, X: torch.Tensor) -> torch.Tensor:
+        return self.whole.multiply(X, self.X, self.alpha)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,21 +245,33 @@ def train_on_mean(mean: MeanKernel, rows: Rows, lam: float) -> list[Exact]:
     """
     if len(mean.kernels) == 1:
         return [train(mean.kernels[0], rows, lam)]
-    parts, alpha, ridge = _solve(mean, rows, lam, dtype=torch.float32 if _single_suffices(rows, lam) else None)
+    solved = _solve_in_single(mean, rows, lam) if _single_suffices(mean, rows, lam) else None
+    parts, alpha, ridge = solved or _solve(mean, rows, lam)
     return [
-        Exact(kernel, lam, rows.X, alpha, ridge, share, parts=parts, mean=mean, place=place)
+        Exact(kernel, lam, rows.X, alpha, ridge, share, parts=parts, place=place)
         for place, (kernel, share) in enumerate(zip(mean.kernels, mean.shares, strict=True))
     ]
 
 
-def _single_suffices(rows: Rows, lam: float) -> bool:
-    """Whether K may be computed in single precision: its rounding, a matrix of norm about 2⁻²³ √n, is far below c.
+def _single_suffices(mean: MeanKernel, rows: Rows, lam: float) -> bool:
+    """Whether K may be computed in single precision: where c is above the norm of its rounding, for weights s <= 1.
 
-    On training rows of seven of the paper's sets this changed the error of predictions by at most 2e-4 of it, and took
-    half the time on two cores (experiments/default/last.jsonl: "single").
+    That is about 1.6 a 2⁻²³ √n, with a = γ⁻² Σ 2w², the largest exponent that the edges into the top node allow: there
+    1 - k_i cancels (measured for two smooth nodes, a from 4 to 3600). On training rows of seven of the paper's sets
+    single precision changed the error of predictions by at most 2e-4 of it, and took half the time on two cores
+    (experiments/default/last.jsonl: "single").
     """
-    n, c = len(rows), float(rows.weight.sum()) * lam
-    return not accelerated(rows.X) and n >= WORTH_IT and not in_place(n) and c > 10 * 2.0**-23 * n**0.5
+    n, c = len(rows), float(rows.weight.sum() / rows.weight.max()) * lam
+    a = max(1.0, *(kernel.largest_exponent for kernel in mean.kernels))
+    return not accelerated(rows.X) and n >= WORTH_IT and not in_place(n) and c > 2 * a * 2.0**-23 * n**0.5
+
+
+def _solve_in_single(mean: MeanKernel, rows: Rows, lam: float):
+    """As ``_solve``; None if the rounding of K would need a ridge after all."""
+    with suppress(ValueError):
+        parts, alpha, ridge = _solve(mean, rows, lam, dtype=torch.float32)
+        return (parts, alpha, ridge) if ridge == 0 else None
+    return None
 
 
 def _solve(
@@ -344,13 +367,33 @@ def proportions(machines: Sequence[Machine]) -> list[float]:
 
 
 def functions(machines: Sequence[Machine]) -> list[tuple[float, Machine]]:
-    """The shares of the average that have an α of their own, and a machine that knows it."""
-    found: list[tuple[float, Machine]] = []
+    """The functions that are averaged and their shares: entries that share α are one, on the mean of their kernels."""
+    groups: list[list[tuple[float, Machine]]] = []
     for share, machine in zip(proportions(machines), machines, strict=True):
         if isinstance(machine, Exact) and machine.place > 0:
-            share, machine = share + found[-1][0], found.pop()[1]
-        found.append((share, machine))
-    return found
+            groups[-1].append((share, machine))
+        else:
+            groups.append([(share, machine)])
+    return [group[0] if len(group) == 1 else _together(group) for group in groups]
+
+
+def _together(group: Sequence[tuple[float, Machine]]) -> tuple[float, Machine]:
+    shares, machines = zip(*group, strict=True)
+    first, mean = machines[0], MeanKernel(tuple(machine.kernel for machine in machines), shares)
+    own = {f.name: getattr(first, f.name) for f in fields(first)}
+    return sum(shares), OnMean(**own, mean=mean)
+
+
+def moved(machines: Sequence[Machine], device: torch.device) -> list[Machine]:
+    """The machines there; what they share they share there, too."""
+    known: dict[int, torch.Tensor] = {}
+
+    def there(t: torch.Tensor) -> torch.Tensor:
+        if id(t) not in known:
+            known[id(t)] = t.to(device)
+        return known[id(t)]
+
+    return [replace(machine, X=there(machine.X), alpha=there(machine.alpha)) for machine in machines]
 
 
 def average(machines: Sequence[Machine], X: torch.Tensor, clip: float) -> torch.Tensor:

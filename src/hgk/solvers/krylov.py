@@ -108,7 +108,8 @@ class _Lanczos:
         self.share, self.clip = (held_out / held_out.sum(1, keepdim=True))[:, None, None], clip
         self.m = (s.sqrt()[:, None] * train).repeat_interleave(k, 1)  # (1 or g, F·k, n)
         # rows at the end that no machine is trained on, such as those of a single held-out fold, need no column of K
-        self.columns = int(self.m.any(1).any(0).nonzero().max()) + 1
+        trained = self.m.any(1).any(0).nonzero()
+        self.columns = int(trained.max()) + 1 if len(trained) else 0
         # the row of Q for every output and row, (1 or g, k, n)
         self.own = fold_of.clamp_min(0)[:, None, :] * k + torch.arange(k, device=K.device)[:, None]
         # c_b = n_b λ, as (1 or g, l, F·k)
