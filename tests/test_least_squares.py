@@ -306,7 +306,9 @@ def test_weights_of_any_size_and_steep_kernels_are_solved_as_in_double_precision
         monkeypatch.setattr(machines, "WORTH_IT", 61)
         double = train_on_mean(mean, rows, lam)
         monkeypatch.setattr(machines, "WORTH_IT", 60)
-        found = train_on_mean(mean, replace(rows, weight=weight * rows.weight), lam)
+        heavy = replace(rows, weight=weight * rows.weight)
+        assert not machines._single_suffices(mean, heavy, lam)
+        found = train_on_mean(mean, heavy, lam)
         torch.testing.assert_close(found[0].alpha, double[0].alpha)
         assert found[0].ridge_added == double[0].ridge_added
 
