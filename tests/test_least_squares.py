@@ -313,6 +313,17 @@ def test_weights_of_any_size_and_steep_kernels_are_solved_as_in_double_precision
         assert found[0].ridge_added == double[0].ridge_added
 
 
+@pytest.mark.parametrize(("narrow", "steep"), [(1.0, 1.0), (0.3, 3.0), (0.1, 10.0), (0.03, 30.0)])
+def test_the_rounding_of_single_precision_grows_with_the_largest_exponent(narrow, steep):
+    """Its norm against what is asked of c; columns in [-1, 1], nodes that cancel the more the steeper they are."""
+    X = random_rows(400).X
+    kernel = random_kernel(ARCHITECTURES["depth 2, balanced"])
+    kernel = kernel.with_weights((narrow * kernel.W[0], steep * kernel.W[1]))
+    rounding = kernel.matrix(X.float()).double() - kernel.matrix(X)
+    unit = max(1.0, kernel.largest_exponent) * 2.0**-23 * 400**0.5
+    assert 0.05 * unit < float(torch.linalg.matrix_norm(rounding, 2)) < 2 * unit
+
+
 def test_a_single_precision_that_needs_a_ridge_is_not_taken(monkeypatch):
     rows = random_rows(60)
     monkeypatch.setattr(machines, "WORTH_IT", 60)

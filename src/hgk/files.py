@@ -788,17 +788,16 @@ def _check_machine(machine: Exact | OnCentres | OfLoss, features: int, outputs: 
 def _check_places(machines: Machines) -> None:
     """Machines that share α follow each other, counted from 0, and differ in their kernels and shares alone."""
     for before, machine in zip((None, *machines), machines, strict=False):
-        place = getattr(machine, "place", 0)
-        if place == 0:
-            continue
-        follows = isinstance(before, Exact) and isinstance(machine, Exact) and place == before.place + 1
-        _expect(follows and _twins(cast(Exact, before), cast(Exact, machine)), "machines that share α are not together")
+        if isinstance(machine, Exact) and machine.place != 0:
+            follows = isinstance(before, Exact) and machine.place == before.place + 1 and _twins(before, machine)
+            _expect(follows, "machines that share α are not together")
 
 
 def _twins(one: Exact, other: Exact) -> bool:
-    arrays = [(one.alpha, other.alpha), (one.X, other.X)]
-    arrays += zip(one.parts, other.parts, strict=True) if len(one.parts) == len(other.parts) else [(one.X, other.X[:0])]
-    return one.lam == other.lam and all(a is b or torch.equal(a, b) for a, b in arrays)
+    if one.lam != other.lam or len(one.parts) != len(other.parts):
+        return False
+    pairs = zip((one.alpha, one.X, *one.parts), (other.alpha, other.X, *other.parts), strict=True)
+    return all(a is b or torch.equal(a, b) for a, b in pairs)
 
 
 def _check_of_loss(machine: OfLoss, outputs: int, rows: Rows | None) -> None:

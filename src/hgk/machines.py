@@ -254,12 +254,12 @@ def train_on_mean(mean: MeanKernel, rows: Rows, lam: float) -> list[Exact]:
 
 
 def _single_suffices(mean: MeanKernel, rows: Rows, lam: float) -> bool:
-    """Whether K may be computed in single precision: where c is above the norm of its rounding, for weights s <= 1.
+    """Whether K may be computed in single precision: c, for the largest weight, is above the norm of its rounding.
 
-    That is about 1.6 a 2⁻²³ √n, with a = γ⁻² Σ 2w², the largest exponent that the edges into the top node allow: there
-    1 - k_i cancels (measured for two smooth nodes, a from 4 to 3600). On training rows of seven of the paper's sets
-    single precision changed the error of predictions by at most 2e-4 of it, and took half the time on two cores
-    (experiments/default/last.jsonl: "single").
+    That is below 2 a 2⁻²³ √n, with a = γ⁻² Σ 2w², the largest exponent that the edges into the top node allow: there
+    1 - k_i cancels (the tests have a up to thousands). On training rows of seven of the paper's sets single precision
+    changed the error of predictions by at most 2e-4 of it (experiments/default/last.jsonl, "single"). It takes two
+    thirds of the time (benchmarks/results/kernel_machine.json).
     """
     n, c = len(rows), float(rows.weight.sum() / rows.weight.max()) * lam
     a = max(1.0, *(kernel.largest_exponent for kernel in mean.kernels))

@@ -36,7 +36,7 @@ import torch
 from joblib import Parallel, delayed
 
 from hgk.arrays import require_memory, single_blas, threads
-from hgk.kernels import HierarchicalKernel
+from hgk.kernels import HierarchicalKernel, MeanKernel
 from hgk.losses import Loss, SmoothLoss
 from hgk.machines import Machine, Rows, proportions
 from hgk.progress import Progress, at_work
@@ -247,9 +247,7 @@ class Folds:
     @classmethod
     def of(cls, problem: Problem, kernels, rows: Rows, fold_of: np.ndarray) -> Folds:
         """On the mean of the kernels, weighted by their shares."""
-        total, K = sum(share for _, share in kernels), torch.zeros(len(rows), len(rows), dtype=torch.float64)
-        for kernel, share in kernels:
-            K += (share / total) * kernel.matrix(rows.X).to(K)
+        K = MeanKernel(*zip(*kernels, strict=True)).matrix(rows.X).to("cpu", torch.float64)
         rows = rows.to(K.device)
         return cls(problem, K, problem.labels(rows.Y), rows.weight, torch.from_numpy(fold_of))
 
