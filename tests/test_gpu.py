@@ -20,7 +20,7 @@ from hgk import Algorithm1, HGKClassifier, HGKQuantileRegressor, HGKRegressor, a
 from hgk.architectures import compose, with_kinds
 from hgk.criteria import LeaveOneOut
 from hgk.fused.chains import Slopes
-from hgk.gradients import Trial, all_kinds, last_round, mixed
+from hgk.gradients import Effort, Trial, all_kinds, last_round, mixed
 from hgk.kernels import HierarchicalKernel, Sweep
 from hgk.machines import Rows, train
 from hgk.optimisers.adam import Adam, Run
@@ -433,7 +433,7 @@ def test_the_last_round_is_the_processors():
     for device in ("cpu", DEVICE):
         task = Task(rows.to(device), np.arange(300) % 5, np.array([1e-3]), 1.0)
         chosen = [Trial(f"kind {i}", [kernel], 1e-3, task.rows.Y, 100) for i, kernel in enumerate(begun)]
-        found = last_round(chosen, 5, task, np.random.default_rng(1), Progress(), 1)
+        found = last_round(chosen, Effort(9, 1, 100, 1, 100, 5, 150), task, np.random.default_rng(1), Progress(), 1)
         ended.append([w for trial in found for w in trial.kernels[0].W])
     for w, v in zip(*ended, strict=True):
         assert v.device.type == "cpu"

@@ -372,7 +372,7 @@ def test_no_gradient_and_no_width_sees_the_rows_set_aside(monkeypatch):
     monkeypatch.setattr(hgk.gradients, "Run", Spy)
     monkeypatch.setattr(hgk.gradients.Judge, "of", staticmethod(of))
     monkeypatch.setattr(hgk.gradients, "search", search)
-    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n, features: Effort(9, 2, 50, 2, 60, 3))
+    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n, features: Effort(9, 2, 50, 2, 60, 3, 60))
     monkeypatch.setattr(hgk.gradients.Averages, "clearly_better", lambda *_: True)  # than plain, after two steps
     model = HGKRegressor(random_state=0).fit(X, y)
     (rows, verdict) = judged[0]
@@ -416,7 +416,8 @@ def test_the_last_round_moves_learned_kernels_a_little_with_the_noise_of_the_jud
     kernel = HierarchicalKernel(tree, tree.start(rows.spread, rng))
     task = Task(rows, np.arange(200) % 5, np.array([1e-3]), 1.0)
     plain, other = (Trial(name, [kernel], 1e-4, rows.Y, 50) for name in ("plain", "all kinds"))
-    same, moved = hgk.gradients.last_round([plain, other], 4, task, rng, Progress(), 2)
+    effort = Effort(9, 1, 50, 1, 50, 4, 75)
+    same, moved = hgk.gradients.last_round([plain, other], effort, task, rng, Progress(), 2)
     assert same is plain
     assert moved.name == "all kinds"
     ((settings, many, lam),) = begun
@@ -426,12 +427,31 @@ def test_the_last_round_moves_learned_kernels_a_little_with_the_noise_of_the_jud
         live = then > 0
         assert torch.equal(now > 0, live)
         assert 0 < float((now[live] / then[live]).log().abs().max()) < 4 * settings.rate
-    assert hgk.gradients.last_round([plain], 4, task, rng, Progress(), 2) == [plain]
+    assert hgk.gradients.last_round([plain], effort, task, rng, Progress(), 2) == [plain]
+
+
+def test_runs_in_turns_end_where_they_end_alone():
+    rows, tree = random_rows(80), ARCHITECTURES["all kinds"]
+
+    def runs():
+        for seed, steps in enumerate((3, 5, 4)):
+            rng = np.random.default_rng(seed)
+            kernel = HierarchicalKernel(tree, tree.start(rows.spread, rng))
+            yield Run(Adam(steps, 40), kernel, rows, rng, Progress())
+
+    alone = [run.run() for run in runs()]
+    for workers in (1, 2, 5):
+        together = list(runs())
+        hgk.gradients._in_turns(together, workers)
+        assert [run.step for run in together] == [3, 5, 4]
+        for run, kernel in zip(together, alone, strict=True):
+            for now, then in zip(run.result().W, kernel.W, strict=True):
+                torch.testing.assert_close(now, then)
 
 
 def test_no_last_round_with_a_loss_whose_machines_are_judged_on_the_rows_set_aside(monkeypatch):
     X, y = make_friedman1(200, n_features=5, random_state=0)
-    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n, features: Effort(9, 2, 50, 0, 0, 3))
+    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n, features: Effort(9, 2, 50, 0, 0, 3, 60))
     monkeypatch.setattr(hgk.gradients.Averages, "clearly_better", lambda *_: True)  # than plain, after two steps
     for loss, taken in (("least_squares", True), ("hinge", False)):
         model = HGKClassifier(loss=loss, random_state=0).fit(X, y > np.median(y))

@@ -189,11 +189,16 @@ class Run:
         return math.exp(float(self.theta[-1]))
 
     def run(self) -> HierarchicalKernel:
-        while self.step < self.settings.steps and not self.progress.cut():
-            self.advance()
-            if self.due and self.check():
-                break
+        while self.proceed():
+            pass
         return self.result()
+
+    def proceed(self) -> bool:
+        """One step, if there is one to take, and a check where it is due; whether to go on."""
+        if self.step >= self.settings.steps or self.progress.cut():
+            return False
+        self.advance()
+        return not (self.due and self.check())
 
     def result(self) -> HierarchicalKernel:
         """The kernel at the end, or an earlier one that was clearly better on the rows watched."""
