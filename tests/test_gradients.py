@@ -281,7 +281,7 @@ def test_the_judge_is_the_machine_without_the_rows_set_aside():
 
 def test_the_width_follows_the_rows_where_detail_is_to_be_had(monkeypatch):
     """A detailed function without noise, and hardly learned weights: a narrower kernel predicts better."""
-    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n, features: Effort(9, 3, 60))
+    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n, features, outputs: Effort(9, 3, 60))
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (1500, 2))
     for noise, exponent in ((0, NARROWING[1]), (3, 0.0)):
@@ -372,7 +372,7 @@ def test_no_gradient_and_no_width_sees_the_rows_set_aside(monkeypatch):
     monkeypatch.setattr(hgk.gradients, "Run", Spy)
     monkeypatch.setattr(hgk.gradients.Judge, "of", staticmethod(of))
     monkeypatch.setattr(hgk.gradients, "search", search)
-    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n, features: Effort(9, 2, 50, 2, 60, 3, 60))
+    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n, features, outputs: Effort(9, 2, 50, 2, 60, 3, 60))
     monkeypatch.setattr(hgk.gradients.Averages, "clearly_better", lambda *_: True)  # than plain, after two steps
     model = HGKRegressor(random_state=0).fit(X, y)
     (rows, verdict) = judged[0]
@@ -451,7 +451,7 @@ def test_runs_in_turns_end_where_they_end_alone():
 
 def test_no_last_round_with_a_loss_whose_machines_are_judged_on_the_rows_set_aside(monkeypatch):
     X, y = make_friedman1(200, n_features=5, random_state=0)
-    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n, features: Effort(9, 2, 50, 0, 0, 3, 60))
+    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n, features, outputs: Effort(9, 2, 50, 0, 0, 3, 60))
     monkeypatch.setattr(hgk.gradients.Averages, "clearly_better", lambda *_: True)  # than plain, after two steps
     for loss, taken in (("least_squares", True), ("hinge", False)):
         model = HGKClassifier(loss=loss, random_state=0).fit(X, y > np.median(y))

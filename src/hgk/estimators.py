@@ -391,7 +391,7 @@ class _HGK(BaseEstimator):
         first = self.machines_[0]
         names = tuple(feature.name for feature in self._inputs.encoder.features)
         self.kernel_ = replace(first.kernel, columns=names, inputs=self._inputs)
-        self.alpha_ = _columns_out(first.alpha.numpy(), self._single_column)
+        self.alpha_ = _columns_out(first.alpha.numpy(), self._single_column and first.levels is None)
         self.lam_, self.gamma_ = first.lam, first.kernel.gamma
         self.feature_importances_ = self.node_importances_.sum(0)
 
@@ -574,7 +574,8 @@ class HGKRegressor(RegressorMixin, _HGK):
         The learned kernel; called with tables like those given to ``fit`` it encodes them first.
     alpha_ : ndarray of shape (n_rows,) or (n_rows, n_outputs)
         Coefficients of the distinct training rows (beyond 10,000 of them, on an accelerator beyond what its memory
-        holds: of the centres, ``machines_[0].X``), for labels scaled to [-1, 1].
+        holds: of the centres, ``machines_[0].X``), for labels scaled to [-1, 1]; where the default preset has taken a
+        column for each of few values of the label (``machines_[0].levels``), for columns of ±1.
     lam_, gamma_ : float
         Chosen regularisation and width.
     machines_ : list of Machine
@@ -739,7 +740,7 @@ class HGKRegressor(RegressorMixin, _HGK):
         with threads_for(n, device), on_device(n, device):
             machines, there = moved(self.machines_, device), rows.to(device)
             # one block of rows at a time: f^(-i)(x) is rows x 2000 x outputs
-            for block in blocks(len(features), max(1, 2**25 // (len(some) * rows.Y.shape[1]))):
+            for block in blocks(len(features), max(1, 2**25 // (len(some) * machines[0].alpha.shape[1]))):
                 found = loo_average(machines, there, CLIP, features[block].to(device), some)
                 own, elsewhere = (part.to(AT_REST) for part in found)
                 r = (rows.Y[some] - own).abs().T[:, None, :]

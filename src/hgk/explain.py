@@ -40,7 +40,8 @@ class Contributions:
         The middle of the training labels, with the offset of a quantile's level; 0 for classification.
     value : ndarray of shape (n_samples, n_outputs)
         base + the sum of all contributions: the prediction before clipping (and before quantiles are put in order), or
-        the value of the decision function (of pairs of classes, where all are against all).
+        the value of the decision function (of pairs of classes, where all are against all). A regression that has taken
+        a column for each of few values of the label (``machines_[0].levels``) has an output for each, like classes.
     rows : ndarray of shape (n_samples, n_outputs, k)
         Which rows of the machine contribute most, in the order of size: indices into ``machines_[0].X`` (of
         ``X_fit_``, where the machine is exact).
@@ -106,7 +107,7 @@ def _terms(model: Model, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _unit(model: Model, outputs: int) -> tuple[np.ndarray, np.ndarray]:
     """Middle and half of the range of the labels."""
-    if isinstance(model, HGKClassifier):
+    if isinstance(model, HGKClassifier) or (outputs > 1 and model.machines_[0].levels is not None):
         return np.zeros(outputs), np.ones(outputs)
     middle, half = (np.resize(part, outputs) for part in (model._y_scaling.middle, model._y_scaling.half))
     if isinstance(model, HGKQuantileRegressor):
@@ -177,7 +178,8 @@ def influence(model: Model, X=None) -> np.ndarray:
         own = average(model.machines_, rows.X, model._clip) - model._loo_of_rows()
         return _single(_spread(own.numpy() * half, model._place), model)
     features = model._features(X)
-    require_memory(len(features), len(rows), 3 * rows.Y.shape[1], rows.X.dtype, "Influences of all rows")
+    outputs = model.machines_[0].alpha.shape[1]
+    require_memory(len(features), len(rows), 3 * outputs, rows.X.dtype, "Influences of all rows")
     with threads_for(len(rows)):
         _, without = loo_average(model.machines_, rows, model._clip, features)
     change = average(model.machines_, features, model._clip).T[:, :, None] - without  # outputs x rows x training rows

@@ -50,9 +50,9 @@ from hgk.optimisers import Adam, Algorithm1
 from hgk.problems import OfLoss
 from hgk.progress import honest_error, tried_kinds
 
-SCHEMA = 2
-# In 1 no machines shared their coefficients.
-UPGRADES: dict[int, Callable[[dict], dict]] = {1: lambda description: description}
+SCHEMA = 3
+# In 1 no machines shared their coefficients; in 2 none had a column for each value of a label.
+UPGRADES: dict[int, Callable[[dict], dict]] = {1: lambda description: description, 2: lambda description: description}
 Model = HGKRegressor | HGKQuantileRegressor | HGKClassifier
 ESTIMATORS: dict[str, type[Model]] = {
     "HGKRegressor": HGKRegressor,
@@ -309,7 +309,7 @@ def _summary(fitted: Fitted, compact: bool, single: bool) -> dict[str, Any]:
         "columns": list(names),
         "rows": None if fitted.place is None else len(fitted.place),
         "distinct_rows": None if fitted.rows is None else len(fitted.rows),
-        "outputs": int(first.alpha.shape[1]),
+        "outputs": 1 if first.levels is not None else int(first.alpha.shape[1]),
         "classes": None if fitted.classes is None else np.asarray(fitted.classes).tolist(),
         "machines": [
             {
@@ -775,6 +775,11 @@ def _check_machine(machine: Exact | OnCentres | OfLoss, features: int, outputs: 
     _expect(
         machine.lam > 0 and machine.share > 0 and machine.ridge_added >= 0, "a machine's λ or share is not positive"
     )
+    if machine.levels is not None:
+        values = machine.levels.values
+        rising = values.ndim == 1 and _real(values) and bool((values.diff() > 0).all())
+        _expect(rising and len(values) == outputs, "the values of the label do not fit the outputs")
+        _expect(0 < machine.levels.power < 1e3 and isinstance(machine, Exact | OnCentres), "the power does not fit")
     if isinstance(machine, OfLoss):
         _check_of_loss(machine, outputs, rows)
     if isinstance(machine, Exact | OfLoss) and rows is not None:
@@ -816,21 +821,24 @@ def _check_of_loss(machine: OfLoss, outputs: int, rows: Rows | None) -> None:
 
 
 def _columns_of_labels(fitted: Fitted, outputs: int) -> int:
-    """Of the rows: one for all quantiles, one for each class where pairs of them are the outputs."""
-    if fitted.estimator == "HGKQuantileRegressor":
+    """Of the rows: one for all quantiles or values, one for each class where pairs of them are the outputs."""
+    if fitted.estimator == "HGKQuantileRegressor" or fitted.machines[0].levels is not None:
         return 1
     several = fitted.estimator == "HGKClassifier" and not fitted.single_column
     return len(cast(Any, fitted.classes)) if several else outputs
 
 
 def _check_target(fitted: Fitted, outputs: int) -> None:
+    levels = {None if m.levels is None else (*m.levels.values.tolist(), m.levels.power) for m in fitted.machines}
+    _expect(len(levels) == 1, "the machines differ in the values of the label")
     if fitted.estimator == "HGKRegressor":
-        scaling = fitted.y_scaling
+        scaling, outputs = fitted.y_scaling, outputs if levels == {None} else 1
         _expect(scaling is not None and fitted.classes is None, "the scaling of the labels is lacking")
         arrays = [cast(Scaling, scaling).middle, cast(Scaling, scaling).half]
         _expect(all(_vector(a) and len(a) == outputs for a in arrays), "the scaling of the labels does not fit")
         _expect(outputs == 1 or not fitted.single_column, "the outputs differ in number")
         return
+    _expect(levels == {None}, "only a regression has values of the label")
     if fitted.estimator == "HGKQuantileRegressor":
         scaling, loss = fitted.y_scaling, getattr(fitted.machines[0], "loss", None)
         _expect(isinstance(loss, Pinball) and loss.levels == outputs, "the levels do not fit the outputs")

@@ -479,7 +479,10 @@ def _recorded(model: Model, scorer: Scorer) -> list[Score]:
     found = [scorer.known(OURS, basis, event["risk"], event.get("wrong") if classes else None)]
     plain = [e for e in model.history_ if e.get("stage") == "candidate" and e["candidate"] == "plain"]
     if basis == ASIDE:
-        found += [scorer.known(SVM, ASIDE, e["honest"], e.get("wrong") if classes else None) for e in plain]
+        # with a column for each value of the label, "honest" is of the columns
+        number = next((e["number"] for e in model.history_ if e.get("stage") == "levels" and e["taken"]), None)
+        risks = [(e["honest"] if number is None else number, e.get("wrong") if classes else None) for e in plain]
+        found += [scorer.known(SVM, ASIDE, *risk) for risk in risks]
     return found
 
 

@@ -1,6 +1,7 @@
 """The default learner: weights by leave-one-out gradients, kinds of trees chosen on rows no gradient has seen.
 
     set a fold of the rows aside (several folds when rows are few)
+    if the labels have few values and the plain kernel does better so, take a column for each (:mod:`hgk.levels`)
     for every kind of tree: learn its weights on the other rows, by small and then by larger batches;
         drop the weights that hardly matter; predict the rows set aside at every λ, with the width of the batches
         and with a narrower one
@@ -37,14 +38,16 @@ from hgk import fused
 from hgk.architectures import Architecture, isotropic, two_layers, with_kinds
 from hgk.arrays import accelerated, exact_rows, threads
 from hgk.kernels import HierarchicalKernel, MeanKernel
+from hgk.levels import Levels
 from hgk.machines import Machine, Rows, clipped_risk, train_on_centres, train_on_mean, wrong_classes
 from hgk.optimisers.adam import Adam, Run
 from hgk.optimisers.recorded import RecordedRun, run_together
 from hgk.problems import Problem, train_on_folds
 from hgk.progress import Progress, at_work
 from hgk.pruning import pruned
-from hgk.selection import FOLDS, Plan, Task, lam_grid, one_kernel, search
+from hgk.selection import FOLDS, Plan, Task, lam_grid, one_kernel, search, widths
 from hgk.solvers import fold_risks
+from hgk.solvers.path import held_out_path
 
 # Rows below which nothing but λ and γ is learned, and from which on there is a second round of larger batches.
 FEWEST, MANY = 50, 3000
@@ -62,6 +65,8 @@ PRUNING = 0.01
 # together changed the error of the average by -6 % on pendigits, -3 % on shuttle, -2 % on letter-recognition and magic,
 # and by -0.6 to 2 % on the others.
 NARROWING, MORE_ROWS = (0.0, 1 / 6), 1.5
+# Outputs beyond which a factor for each λ is cheaper than a Krylov space for each output.
+OUTPUTS = 3
 # Kinds averaged at most: each costs a kernel matrix of all rows, and time in every prediction.
 MEMBERS = 3
 
@@ -168,17 +173,20 @@ class Effort:
     last_batch: int = 0
 
 
-def usual_effort(n: int, features: int) -> Effort:
+def usual_effort(n: int, features: int, outputs: int = 1) -> Effort:
     """Without a budget. Few rows: few steps, before the criterion is overfitted. Many features: more weights to learn.
+    Many outputs: a step tells more.
 
     On training rows of covtype (64 features) 60 steps at 1001 rows gave an average with an error 1.6 % below that of
     40; over all sixteen sets 60 or 40 made no difference (experiments/default/steps.jsonl). Twelve last steps of 1501
     rows gave an error of covtype 1.0 % below that of eight of 1251 (standard error 0.2), and none below on the other
-    sets (experiments/default/efforts.jsonl: five splits of fourteen sets).
+    sets (experiments/default/efforts.jsonl: five splits of fourteen sets). With 26 and 10 outputs 25 steps at 1001 rows
+    were as good as 40, with 7 they were not (there, six splits of four sets).
     """
     if n < MANY:
         return Effort(9, int(np.interp(n, [100, 1000, MANY], [40, 80, 150])), 501)
     more, last, rows = (int(np.interp(features, [32, 64], ends)) for ends in ([40, 80], [8, 12], [1251, 1501]))
+    more = int(more * np.interp(outputs, [7, 10], [1, 5 / 8]))
     return Effort(9, 100, 401, more, 1001, last, rows)
 
 
@@ -216,12 +224,16 @@ class LeaveOneOutGradients(Plan):
         begun, workers = time.monotonic(), effective_n_jobs(1 if n_jobs is None else n_jobs)
         folds = self._held_out_folds(task)
         judges = {fold: Judge.of(task, fold, rng) for fold in folds}
-        effort = usual_effort(len(task.rows), len(task.features) - task.features.count("step"))
+        plain = None
+        if wanted.problem is None:
+            task, plain = by_levels(task, judges, rng, progress)
+        features = len(task.features) - task.features.count("step")
+        effort = usual_effort(len(task.rows), features, task.rows.Y.shape[1])
         if self.budget is not None:
             effort = self._affordable(effort, task, len(folds), workers, rng)
             progress.report(stage="effort", kinds=effort.kinds, steps=effort.steps, batch=effort.batch)
             progress.deadline = begun + 0.7 * self.budget  # the rest is for judging and training
-        trials, judges = self._trials(task, effort, judges, rng, progress, workers)
+        trials, judges = self._trials(task, effort, judges, rng, progress, workers, plain)
         exact = len(task.rows) <= exact_rows(task.rows.X.device)
         chosen = choose(trials, task, judges, progress, MEMBERS if exact else 1)
         if exact and wanted.problem is None and effort.last_steps and not progress.cut():
@@ -229,7 +241,10 @@ class LeaveOneOutGradients(Plan):
         seconds = None if self.budget is None else self.budget - (time.monotonic() - begun)
         if seconds is not None and wanted.problem is not None:
             progress.deadline = time.monotonic() + 0.5 * seconds  # for the path over λ; the rest is for the machines
-        return self._train(chosen, wanted, list(judges), rng, progress, seconds)
+        if task.levels is None:
+            return self._train(chosen, wanted, list(judges), rng, progress, seconds)
+        levels = Averages(task, judges).levels(chosen)
+        return [replace(m, levels=levels) for m in self._train(chosen, task, list(judges), rng, progress, seconds)]
 
     def _held_out_folds(self, task: Task) -> list[int]:
         """With few rows a single fold says too little."""
@@ -269,7 +284,9 @@ class LeaveOneOutGradients(Plan):
 
     # ------------------------------------------------------------------------------------------ trials
 
-    def _trials(self, task: Task, effort: Effort, judges, rng, progress: Progress, workers: int):
+    def _trials(
+        self, task: Task, effort: Effort, judges, rng, progress: Progress, workers: int, plain: list[Judged] | None
+    ):
         """Plain, and every candidate on every fold, as many at a time as there are workers, each in one thread.
 
         Steps are made of operations too small to be shared by two threads: two runs side by side take the time
@@ -284,20 +301,21 @@ class LeaveOneOutGradients(Plan):
             Attempt(candidate, effort, task, judges[fold], child, progress.of(candidate=candidate.name, fold=fold))
             for (candidate, fold), child in zip(jobs, children, strict=True)
         ]
+        wanted = plain is None and self.build is None  # a tree that was asked for is not exchanged for the plain kernel
         if all(attempt.recordable for attempt in attempts):
             found: list[Any] = _side_by_side(attempts)
-            found += [_plain(task, judges, last, progress)] if self.build is None else []
+            found += [_plain(task, judges, last, progress)] if wanted else []
         else:
             work: list[Any] = [delayed(attempt.alone)() for attempt in attempts]
-            if self.build is None:  # a tree that was asked for is not exchanged for the plain kernel
+            if wanted:
                 work.append(delayed(_plain)(task, judges, last, progress))
             with threads(1):
                 found = Parallel(n_jobs=min(workers, len(work)), require="sharedmem")(work)
-        plain = found.pop() if self.build is None else None
+        plain = found.pop() if wanted else plain
         runs = {(candidate.name, fold): run for (candidate, fold), run in zip(jobs, found, strict=True) if run}
         through = self._through(judges, {fold: runs.get((c.name, fold)) for c in candidates[:1] for fold in judges})
         trials = []
-        if plain is not None:
+        if plain is not None and self.build is None:
             verdicts = [run for run, fold in zip(plain, judges, strict=True) if fold in through]
             trials.append(self._trial("plain", verdicts, task, through, progress))
         for candidate in candidates:
@@ -327,7 +345,8 @@ class LeaveOneOutGradients(Plan):
         exponent, batch = NARROWING[narrow], min(run.batch for run in runs)
         report = {"criterion": criterion, "honest": honest, "optimism": honest - criterion, "lam": lam}
         report |= {"narrowing": exponent}
-        report |= wrong_classes(t[index], task.rows[index])
+        if task.levels is None:
+            report |= wrong_classes(t[index], task.rows[index])
         progress.report(stage="candidate", candidate=name, **report)
         return Trial(name, kernels[:1] if name == "plain" else kernels, lam, t, batch, exponent)
 
@@ -444,6 +463,12 @@ class Judged:
     predictions: torch.Tensor
     complete: bool = True  # not stopped on the way
 
+    def of(self, columns: slice, rows: Rows) -> Judged:
+        """The same for some of the outputs, at the λ that were resolved."""
+        predictions, share = self.predictions[..., columns], rows.weight / rows.weight.sum()
+        risks = ((predictions - rows.Y) ** 2).sum(-1) @ share
+        return replace(self, predictions=predictions, risks=risks.masked_fill(self.risks.isinf(), torch.inf))
+
 
 AnyRun = TypeVar("AnyRun", bound=Run)
 
@@ -490,7 +515,7 @@ class Attempt:
 
     def verdict(self) -> Judged:
         kernel = pruned(self.kernel, self.part.X, self.candidate.pruning)
-        found = self.judge(kernel, self.task, self.batch)
+        found = self.judge(kernel, self.task, self.batch, self.batch * self.lam)
         return Judged(kernel, self.batch, self.criterion, *found, not self.progress.cut())
 
     def alone(self) -> Judged | None:
@@ -527,9 +552,49 @@ def _plain(task: Task, judges: dict[int, Judge], rng: np.random.Generator, progr
     kernel = HierarchicalKernel(tree, (tree.mask.double(),))
     fold_of = np.arange(len(some)) % min(FOLDS, len(some))
     with at_work():
-        kernel = kernel.with_gamma(search(kernel, some, fold_of, task.lams, task.clip).gamma)
+        if some.Y.shape[1] > OUTPUTS:
+            kernel = kernel.with_gamma(_width(kernel, some[torch.arange(min(1000, len(some)))], task))
+        else:
+            kernel = kernel.with_gamma(search(kernel, some, fold_of, task.lams, task.clip).gamma)
         judged = [judge(kernel, task) for judge in judges.values() if not progress.aborted]
         return [Judged(kernel, 1, float("nan"), *found) for found in judged]
+
+
+def _width(kernel: HierarchicalKernel, rows: Rows, task: Task) -> float:
+    """γ by the last fifth of the rows."""
+    S, trained = kernel.exponent(rows.X.float()), len(rows) - len(rows) // FOLDS
+    gammas, Y, lams = widths(kernel, S), rows.Y.float(), torch.from_numpy(task.lams)
+    paths = [
+        held_out_path((S * -(g**-2)).exp(), Y, rows.weight, trained, lams, task.clip, len(lams) // 2) for g in gammas
+    ]
+    return float(gammas[int(np.argmin([float(risks.min()) for risks, _ in paths]))])
+
+
+def by_levels(
+    task: Task, judges: dict[int, Judge], rng: np.random.Generator, progress: Progress
+) -> tuple[Task, list[Judged] | None]:
+    """The task with a column for each value of the labels, where they are few and the plain kernel predicts the rows
+    set aside better so, by more than a standard error; and what the judges said of that kernel, if they were asked.
+    """
+    levels = Levels.of(task.rows.Y)
+    if levels is None or len(task.rows) < FEWEST:
+        return task, None
+    Y, m = task.rows.Y, len(levels.values)
+    both = replace(task, rows=replace(task.rows, Y=torch.cat([levels.columns(Y), Y], 1)))
+    at_all_lams = {fold: replace(judge, complete=True) for fold, judge in judges.items()}  # their best λ may differ
+    judged = _plain(both, at_all_lams, rng, progress)
+    f = torch.cat([run.predictions[0] for run in judged], 1)  # λ x rows x columns, and the label itself
+    known = torch.stack([run.risks[0] for run in judged]).isfinite().all(0)
+    index = held_out(judges)
+    y, share = Y[index].to(f), (task.rows.weight[index] / task.rows.weight[index].sum()).to(f)
+    candidates = f[known, :, m:], [levels.fitted(one[:, :m], y, share)(one[:, :m]) for one in f[known]]
+    losses = [((torch.stack([*some]) - y) ** 2)[..., 0] for some in candidates]
+    number, level = (some[int((some @ share).argmin())] for some in losses)  # at the best λ of each
+    taken = _gain(share, number - level)[1] > 1
+    progress.report(stage="levels", values=m, taken=taken, number=float(share @ number), level=float(share @ level))
+    columns = slice(0, m) if taken else slice(m, m + 1)
+    task = replace(task, rows=replace(task.rows, Y=both.rows.Y[:, columns]), levels=levels if taken else None)
+    return task, [run.of(columns, task.rows[judge.out]) for run, judge in zip(judged, judges.values(), strict=True)]
 
 
 def _seconds_per_step(candidate: Candidate, task: Task, rng, batch: int) -> float:
@@ -580,14 +645,14 @@ class Judge:
         return cls(rest[watched:], rest[-JUDGE:], out, rest[:watched], len(task.rows) < 1000)
 
     def __call__(
-        self, kernel: HierarchicalKernel, task: Task, batch: int | None = None
+        self, kernel: HierarchicalKernel, task: Task, batch: int | None = None, c: float = 1.0
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Risks and clipped predictions on the rows set aside, for every exponent of the width and every λ.
 
         The exponents are tried where the weights were learned on a ``batch`` of far fewer rows; with several folds it
         has most. c = nλ, which for a Gaussian process is the variance of the noise, is the same for the smaller
         machine and for the one on all rows. With several folds every λ is resolved, since one that cannot win in a fold
-        may win in the mean.
+        may win in the mean. With many outputs λ are tried around the ``c`` that the weights were learned with.
         """
         rows = task.rows[torch.cat([self.some, self.out])]
         fold = torch.cat([torch.full((len(self.some),), -1), torch.zeros(len(self.out), dtype=torch.int64)]).to(
@@ -600,6 +665,13 @@ class Judge:
         predictions: list[torch.Tensor] = []
         for exponent in NARROWING if ratio >= MORE_ROWS and not self.complete else NARROWING[:1]:
             powers = K if exponent == 0 else K ** (ratio ** (2 * exponent))  # γ r^-e makes K to the power of r^2e
+            if rows.Y.shape[1] > OUTPUTS:
+                near = lams[int(risks[-1].argmin())] if risks else c * share / task.rows.weight.sum().cpu()
+                start = None if self.complete else int((lams.log() - near.log()).abs().argmin())
+                path = held_out_path(powers[0], rows.Y.float(), rows.weight, len(self.some), lams, task.clip, start)
+                risks.append(path[0].to(rows.weight))
+                predictions.append(path[1].double())
+                continue
             known = min((float(risk.min()) for risk in risks), default=float("inf"))
             found = fold_risks(
                 powers, rows.Y.float(), fold, lams, rows.weight, task.clip, complete=self.complete, known=known
@@ -614,11 +686,18 @@ def held_out(judges: dict[int, Judge]) -> torch.Tensor:
     return torch.cat([judge.out for judge in judges.values()])
 
 
+def _gain(share: torch.Tensor, fall: torch.Tensor) -> tuple[float, float]:
+    """The mean fall of the losses, and in its standard errors."""
+    average = float(share @ fall)
+    error = float(((share * (fall - average)) ** 2).sum() ** 0.5)
+    return average, average / error if error > 0 else 0.0
+
+
 class Averages:
     """Averages of trials, by their errors on the rows set aside."""
 
     def __init__(self, task: Task, judges: dict[int, Judge]):
-        self.index = held_out(judges)
+        self.index, self.task = held_out(judges), task
         self.rows = task.rows[self.index]
         self.share = self.rows.weight / self.rows.weight.sum()
 
@@ -631,12 +710,26 @@ class Averages:
     def risk(self, members: Sequence[Trial]) -> float:
         return float(self.share @ self.losses(members))
 
+    def levels(self, members: Sequence[Trial]) -> Levels:
+        """Of a task that has them, with the power that these want."""
+        levels = cast(Levels, self.task.levels)
+        return levels.fitted(self.mean(members), self.labels, self.share)
+
+    @property
+    def labels(self) -> torch.Tensor:
+        return cast(Levels, self.task.levels).values.to(self.rows.Y)[self.rows.Y.argmax(1, keepdim=True)]
+
+    def report(self, members: Sequence[Trial]) -> dict[str, float]:
+        """The error of predicted labels; of classes also how many are wrong, of levels their power."""
+        t = self.mean(members)
+        if self.task.levels is None:
+            return {"risk": self.risk(members), **wrong_classes(t, self.rows)}
+        levels = self.levels(members)
+        return {"risk": float(self.share @ ((levels(t) - self.labels) ** 2)[:, 0]), "power": levels.power}
+
     def gain(self, members: Sequence[Trial], option: Sequence[Trial]) -> tuple[float, float]:
         """What the option gains, and in its standard errors."""
-        fall = self.losses(members) - self.losses(option)
-        average = float(self.share @ fall)
-        error = float(((self.share * (fall - average)) ** 2).sum() ** 0.5)
-        return average, average / error if error > 0 else 0.0
+        return _gain(self.share, self.losses(members) - self.losses(option))
 
     def clearly_better(self, option: Sequence[Trial], than: Trial) -> bool:
         return self.gain([than], option)[1] > 2
@@ -686,6 +779,5 @@ def choose(
     chosen = averages.without_the_worst(learned, most)
     if not (chosen and averages.clearly_better(chosen, plain)):
         chosen = averages.beside(plain, learned, most)
-    found = {"risk": averages.risk(chosen), **wrong_classes(averages.mean(chosen), averages.rows)}
-    progress.report(stage="chosen", candidates=[t.name for t in chosen], **found)
+    progress.report(stage="chosen", candidates=[t.name for t in chosen], **averages.report(chosen))
     return sorted(chosen, key=lambda trial: averages.risk([trial]))

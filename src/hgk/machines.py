@@ -12,6 +12,7 @@ import torch
 
 from hgk.arrays import accelerated, blocks, in_place, matrices_to_factor, require_memory, row_blocks
 from hgk.kernels import HierarchicalKernel, MeanKernel
+from hgk.levels import Levels
 from hgk.progress import Progress
 from hgk.solvers import Cholesky, Nystrom
 from hgk.solvers.least_squares import smallest_pivot, solved_in_place
@@ -77,6 +78,7 @@ class Machine(ABC):
     alpha: torch.Tensor
     ridge_added: float = 0.0
     share: float = 1.0  # in an average, relative to the others
+    levels: Levels | None = None  # where the outputs are columns of one label's values
 
     @property
     def clip(self) -> float:
@@ -401,7 +403,19 @@ def average(machines: Sequence[Machine], X: torch.Tensor, clip: float) -> torch.
     t = X.new_zeros(len(X), machines[0].alpha.shape[1])
     for share, machine in zip(proportions(machines), machines, strict=True):
         t += share * machine(X)
-    return t.clamp(-clip, clip)
+    return _labels(machines, t.clamp(-clip, clip), 1)
+
+
+def _labels(machines: Sequence[Machine], t: torch.Tensor, dim: int) -> torch.Tensor:
+    """What the machines' outputs, along this axis, say of the labels."""
+    levels = machines[0].levels
+    return t if levels is None else levels(t, dim)
+
+
+def _outputs(machines: Sequence[Machine], rows: Rows) -> Rows:
+    """The rows with the outputs that the machines were trained on."""
+    levels = machines[0].levels
+    return rows if levels is None else replace(rows, Y=levels.columns(rows.Y))
 
 
 def loo_average(
@@ -414,18 +428,20 @@ def loo_average(
     """f^(-i)(x_i) of the averaged function, and f^(-i)(x) at the rows ``X``; see ``Machine.leave_one_out``."""
     X = rows.X[:0] if X is None else X
     some = torch.arange(len(rows)) if some is None else some
+    rows = _outputs(machines, rows)
     own, elsewhere = torch.zeros_like(rows.Y[some]), rows.Y.new_zeros(rows.Y.shape[1], len(X), len(some))
     for share, machine in functions(machines):
         mine, there = machine.leave_one_out(rows, X, some)
         own += share * mine
         elsewhere += share * there
-    return own.clamp(-clip, clip), elsewhere.clamp(-clip, clip)
+    return _labels(machines, own.clamp(-clip, clip), 1), _labels(machines, elsewhere.clamp(-clip, clip), 0)
 
 
 def leave_two_out_average(machines: Sequence[Machine], rows: Rows, clip: float, some: torch.Tensor) -> torch.Tensor:
     """f^(-i,-j)(x_i) of the averaged function; see ``Machine.leave_two_out``."""
+    rows = _outputs(machines, rows)
     t = sum(share * machine.leave_two_out(rows, some) for share, machine in functions(machines))
-    return torch.as_tensor(t).clamp(-clip, clip)
+    return _labels(machines, torch.as_tensor(t).clamp(-clip, clip), 0)
 
 
 def weighted_quantile(values: torch.Tensor, weight: torch.Tensor, level: float) -> torch.Tensor:

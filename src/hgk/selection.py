@@ -29,6 +29,7 @@ from joblib import Parallel, delayed
 from hgk.architectures import Architecture
 from hgk.arrays import accelerated, in_loads, require_memory
 from hgk.kernels import HierarchicalKernel
+from hgk.levels import Levels
 from hgk.machines import Machine, Rows, train
 from hgk.problems import MAIN, Choice, LossGrid, Problem, loss_search, train_on_folds, train_part
 from hgk.progress import Progress, at_work
@@ -270,7 +271,8 @@ def mean_grid(grids: Sequence) -> GridResult | LossGrid:
 @dataclass(frozen=True)
 class Task:
     """What all plans need to know: the rows, their folds, the λ to try, the clipping bound, each feature's kind, and
-    what is to be solved in the end: None is least squares, by its own exact ways.
+    what is to be solved in the end: None is least squares, by its own exact ways. With ``levels`` the rows' outputs are
+    columns of one label's values.
     """
 
     rows: Rows
@@ -279,6 +281,7 @@ class Task:
     clip: float
     features: tuple[str, ...] = ()
     problem: Problem | None = None
+    levels: Levels | None = None
 
     @property
     def squared(self) -> Task:

@@ -549,11 +549,10 @@ def _outputs(model: Model) -> list[str]:
             return [f"{a} against {b}" for a, b in itertools.combinations(model.classes_, 2)]
         classes = model.classes_[1:] if model._single_column else model.classes_
         return [str(c) for c in classes]
-    return (
-        ["prediction"]
-        if model._single_column
-        else [f"prediction {j}" for j in range(model.machines_[0].alpha.shape[1])]
-    )
+    first = model.machines_[0]
+    if first.levels is not None:
+        return [f"{v:g}" for v in model._y_scaling.inverse(first.levels.values.numpy()[:, None])[:, 0]]
+    return ["prediction"] if model._single_column else [f"prediction {j}" for j in range(first.alpha.shape[1])]
 
 
 def _labels(model: Model) -> list[Any]:

@@ -1,0 +1,308 @@
+"""Labels of few values: the columns, their mean, and everything that is made of a machine with levels."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+import hgk
+import hgk.gradients
+from hgk import HGKClassifier, HGKRegressor
+from hgk.architectures import isotropic
+from hgk.explain import contributions, influence
+from hgk.files import ModelFileError, describe
+from hgk.gradients import Judge, by_levels, judge_lams
+from hgk.kernels import HierarchicalKernel, MeanKernel
+from hgk.levels import POWERS, Levels
+from hgk.machines import Rows, average, leave_two_out_average, loo_average, train, train_on_mean
+from hgk.progress import Progress
+from hgk.selection import Task
+from hgk.solvers.path import held_out_path
+
+VALUES = torch.tensor([-1.0, -0.2, 0.1, 1.0], dtype=torch.float64)
+
+
+def gaussian(width: float) -> HierarchicalKernel:
+    tree = isotropic(2)
+    return HierarchicalKernel(tree, (tree.mask.double(),)).with_gamma(width)
+
+
+def graded_rows(n: int = 60, seed: int = 0) -> Rows:
+    """Grades that depend on where a row lies, and weights."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 2))
+    grade = ((X[:, 0] > 0).astype(int) + 2 * (X[:, 1] > 0) + (rng.random(n) < 0.1)) % 4
+    Y, weight = VALUES[torch.from_numpy(grade)][:, None], torch.from_numpy(rng.uniform(0.5, 2, n))
+    return Rows(torch.from_numpy(X), Y, weight)
+
+
+def test_few_values_are_levels_and_two_or_many_or_rare_ones_are_not():
+    assert torch.equal(Levels.of(VALUES.repeat(20)[:, None]).values, VALUES)
+    assert Levels.of(VALUES.repeat(20)[:-1, None]) is None  # 79 rows of 4 values
+    assert Levels.of(VALUES[:2].repeat(100)[:, None]) is None
+    assert Levels.of(torch.arange(41.0).repeat(100)[:, None]) is None
+    assert Levels.of(torch.arange(40.0).repeat(100)[:, None]) is not None
+    assert Levels.of(VALUES.repeat(20)[:, None].repeat(1, 2)) is None
+
+
+def test_the_mean_of_levels_is_that_of_the_powers():
+    levels, rng = Levels(VALUES, 3.0), np.random.default_rng(0)
+    f = rng.uniform(-1.3, 1.3, (7, 4))
+    q = np.clip((1 + f) / 2, 0, 1) ** 3
+    expected = [sum(q[i, k] * float(VALUES[k]) for k in range(4)) / q[i].sum() for i in range(7)]
+    t = levels(torch.from_numpy(f))
+    assert t.shape == (7, 1)
+    np.testing.assert_allclose(t[:, 0], expected)
+    np.testing.assert_allclose(levels(torch.from_numpy(f.T.copy()), 0)[0], expected)
+
+
+def test_certain_columns_give_their_value_whatever_the_power():
+    for power in POWERS:
+        levels = Levels(VALUES, power)
+        assert torch.equal(levels(levels.columns(VALUES[:, None])), VALUES[:, None])
+        assert bool(levels(torch.full((1, 4), -1.0)).isfinite().all())
+    f = torch.tensor([[-0.5, 0.9, 0.1, -1.0]], dtype=torch.float64)
+    assert float(Levels(VALUES, 200.0)(f)) == pytest.approx(-0.2)  # the likeliest prevails
+    p = (1 + f[0]) / 2
+    assert float(Levels(VALUES)(f)) == pytest.approx(float(p @ VALUES / p.sum()))
+
+
+def test_the_power_is_the_best_of_all_by_weighted_rows():
+    rows, levels = graded_rows(200), Levels(VALUES)
+    f = levels.columns(rows.Y) + torch.from_numpy(np.random.default_rng(1).normal(0, 0.6, (200, 4)))
+    chosen = []
+    for weight in (rows.weight, torch.where(rows.Y[:, 0] > 0, 1.0, 1e-6).double()):
+        errors = [float(weight @ ((Levels(VALUES, s)(f) - rows.Y) ** 2)[:, 0]) for s in POWERS]
+        found = levels.fitted(f, rows.Y, weight)
+        assert found.power == POWERS[int(np.argmin(errors))]
+        chosen.append(errors)
+    assert chosen[0] != chosen[1]
+
+
+def test_the_path_has_the_machines_of_every_lam():
+    rows, trained = graded_rows(50), 35
+    Y, K = Levels(VALUES).columns(rows.Y), gaussian(0.7).matrix(rows.X)
+    lams = torch.logspace(0, -6, 9, dtype=torch.float64)
+    risks, t = held_out_path(K, Y, rows.weight, trained, lams, 1.0)
+    for i, lam in enumerate(lams):
+        first = Rows(rows.X[:trained], Y[:trained], rows.weight[:trained])
+        machine = train(gaussian(0.7), first, float(lam))
+        expected = machine(rows.X[trained:]).clamp(-1, 1)
+        torch.testing.assert_close(t[i], expected, rtol=1e-6, atol=1e-8)
+        losses = ((expected - Y[trained:]) ** 2).sum(1)
+        assert float(risks[i]) == pytest.approx(float(np.average(losses, weights=rows.weight[trained:])))
+    for start in (0, 4, 8):
+        some, at = held_out_path(K, Y, rows.weight, trained, lams, 1.0, start)
+        known = some.isfinite()
+        assert int(known.sum()) >= 2
+        assert int(some.argmin()) == int(risks.argmin())
+        torch.testing.assert_close(some[known], risks[known])
+        torch.testing.assert_close(at[known], t[known])
+    assert bool(held_out_path(K, Y, rows.weight, trained, lams, 1.0, 0)[0][-2:].isinf().all())  # not all are tried
+
+
+def test_a_path_ends_where_the_matrix_is_no_longer_positive():
+    rows = graded_rows(40)
+    K, Y = gaussian(50.0).matrix(rows.X).float(), Levels(VALUES).columns(rows.Y).float()
+    risks, _ = held_out_path(K, Y, rows.weight, 30, torch.tensor([1e-1, 1e-13]), 1.0)
+    assert risks.isfinite().tolist() == [True, False]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_leave_one_and_two_out_are_refits(shared):
+    rows, levels, lam = graded_rows(24), Levels(VALUES, 2.0), 1e-2
+    kernels = [gaussian(0.6), gaussian(1.1)]
+
+    def trained(some: Rows):
+        some = replace(some, Y=levels.columns(some.Y))
+        found = (
+            train_on_mean(MeanKernel(tuple(kernels), (0.5, 0.5)), some, lam)
+            if shared
+            else [train(kernels[0], some, lam)]
+        )
+        return [replace(m, levels=levels) for m in found]
+
+    machines, n = trained(rows), len(rows)
+    X = torch.from_numpy(np.random.default_rng(3).uniform(-1, 1, (5, 2)))
+    some = torch.tensor([2, 7, 11])
+    own, elsewhere = loo_average(machines, rows, 1.0, X, some)
+    two = leave_two_out_average(machines, rows, 1.0, some)
+    assert (own.shape, elsewhere.shape, two.shape) == ((3, 1), (1, 5, 3), (1, 3, 3))
+    total = float(rows.weight.sum())
+
+    def without(*out: int):
+        keep = torch.tensor([i for i in range(n) if i not in out])
+        part = rows[keep]
+        scaled = replace(part, Y=levels.columns(part.Y))
+        share = lam * total / float(part.weight.sum())  # c stays
+        found = (
+            train_on_mean(MeanKernel(tuple(kernels), (0.5, 0.5)), scaled, share)
+            if shared
+            else [train(kernels[0], scaled, share)]
+        )
+        return [replace(m, levels=levels) for m in found]
+
+    for a, i in enumerate(some.tolist()):
+        refit = without(i)
+        torch.testing.assert_close(own[a : a + 1], average(refit, rows.X[i : i + 1], 1.0), rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(elsewhere[0, :, a : a + 1], average(refit, X, 1.0), rtol=1e-6, atol=1e-8)
+        for b, j in enumerate(some.tolist()):
+            expected = average(without(i, j), rows.X[i : i + 1], 1.0)
+            torch.testing.assert_close(two[0, a : a + 1, b : b + 1], expected, rtol=1e-6, atol=1e-8)
+
+
+def test_a_judge_of_many_outputs_says_what_krylov_spaces_say(monkeypatch):
+    rows = graded_rows(400)
+    rows = replace(rows, Y=torch.cat([Levels(VALUES).columns(rows.Y), rows.Y], 1))
+    task = Task(rows, np.arange(400) % 5, np.geomspace(0.1, 1e-6, 10), 1.0, ("scaled", "scaled"))
+    judge = replace(Judge.of(task, 0, np.random.default_rng(0)), complete=True)
+    said = []
+    for outputs in (3, 100):
+        monkeypatch.setattr(hgk.gradients, "OUTPUTS", outputs)
+        said.append(judge(gaussian(0.7), task))
+    known = said[1][0].isfinite()
+    assert int(known.sum()) > 5
+    torch.testing.assert_close(said[0][0][known], said[1][0][known], rtol=2e-2, atol=1e-4)
+    assert len(judge_lams(task)) == said[0][0].shape[1]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    X, y = X[order][:, [10, 13, 18, 20, 26, 28, 34, 36, 42, 44, 51, 53]], 10.0 * y[order]
+    return X[:500], y[:500], X[500:900], y[500:900]
+
+
+@pytest.fixture(scope="module")
+def model(digits):
+    X, y, _, _ = digits
+    return HGKRegressor(random_state=0, time_budget=4).fit(X, y)
+
+
+def test_digits_as_numbers_are_levels_and_predicted_better_so(digits, model, monkeypatch):
+    X, y, X_new, y_new = digits
+    levels = model.machines_[0].levels
+    np.testing.assert_allclose(model._y_scaling.inverse(levels.values.numpy()[:, None])[:, 0], np.unique(y))
+    (event,) = [e for e in model.history_ if e["stage"] == "levels"]
+    assert event["taken"]
+    assert event["level"] < event["number"]
+    monkeypatch.setattr(hgk.gradients.Levels, "of", lambda Y: None)
+    number = HGKRegressor(random_state=0, time_budget=4).fit(X, y)
+    assert number.machines_[0].levels is None
+    errors = [np.mean((m.predict(X_new) - y_new) ** 2) for m in (model, number)]
+    assert errors[0] < 0.8 * errors[1]
+    assert model.predict(X_new).shape == (400,)
+    assert model.alpha_.shape == (500, 10)
+
+
+def test_the_error_that_a_fit_reports_is_that_of_the_label(digits, model):
+    _, _, X_new, y_new = digits
+    (event,) = [e for e in model.history_ if e["stage"] == "chosen"]
+    scaled = model._y_scaling.half[0] ** 2
+    error = np.mean((model.predict(X_new) - y_new) ** 2) / scaled
+    assert 0.3 < event["risk"] / error < 3
+    assert event["power"] == model.machines_[0].levels.power
+    assert "wrong" not in event
+
+
+def test_noisy_grades_stay_numbers():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = np.clip(np.round(X[:, 0] + rng.normal(size=400)), -2, 2)
+    model = HGKRegressor(random_state=0, time_budget=2).fit(X, y)
+    assert model.machines_[0].levels is None
+    (event,) = [e for e in model.history_ if e["stage"] == "levels"]
+    assert not event["taken"]
+
+
+def test_levels_are_for_least_squares_on_one_label_and_never_for_classes(digits):
+    X, y, _, _ = digits
+    assert HGKClassifier(random_state=0, time_budget=1).fit(X[:300], y[:300]).machines_[0].levels is None
+    two = HGKRegressor(random_state=0, time_budget=1).fit(X[:300], np.column_stack([y, y])[:300])
+    assert two.machines_[0].levels is None
+    assert HGKRegressor("plain").fit(X[:300], y[:300]).machines_[0].levels is None
+
+
+def test_plain_is_judged_once_whatever_is_taken(digits, monkeypatch):
+    """What by_levels hands on is what the judges say of the columns alone."""
+    X, y, _, _ = digits
+    rows = Rows(torch.from_numpy(X), torch.from_numpy(y / 45 - 1)[:, None], torch.ones(500, dtype=torch.float64))
+    task = Task(rows, np.arange(500) % 5, np.geomspace(0.1, 1e-6, 10), 1.0, ("scaled",) * X.shape[1])
+    judges = {fold: Judge.of(task, fold, np.random.default_rng(0)) for fold in (0, 1)}
+    taken, judged = by_levels(task, judges, np.random.default_rng(1), Progress())
+    assert taken.levels is not None
+    assert taken.rows.Y.shape == (500, 10)
+    for run, judge in zip(judged, judges.values(), strict=True):
+        risks, predictions = judge(run.kernel, taken)
+        known = run.risks.isfinite()
+        torch.testing.assert_close(run.risks[known], risks[known])
+        torch.testing.assert_close(run.predictions, predictions)
+
+
+def test_a_file_keeps_levels(digits, model, tmp_path):
+    _, _, X_new, _ = digits
+    for compact in (False, True):
+        path = tmp_path / f"{compact}.hgk"
+        hgk.save(model, path, compact=compact)
+        loaded = hgk.load(path)
+        assert (loaded.predict(X_new) == model.predict(X_new)).all()
+        assert loaded.machines_[0].levels.power == model.machines_[0].levels.power
+        assert loaded.alpha_.shape == model.alpha_.shape
+    assert describe(tmp_path / "False.hgk")["summary"]["outputs"] == 1
+    twin = pickle.loads(pickle.dumps(model))
+    assert (twin.predict(X_new) == model.predict(X_new)).all()
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        lambda old: Levels(old.values[:-1], old.power),
+        lambda old: Levels(old.values.flip(0), old.power),
+        lambda old: Levels(old.values, 0.0),
+        lambda old: None,
+    ],
+)
+def test_a_file_whose_levels_do_not_fit_is_refused(model, tmp_path, levels):
+    twin = pickle.loads(pickle.dumps(model))
+    twin.machines_ = [replace(m, levels=levels(m.levels)) for m in twin.machines_]
+    path = tmp_path / "altered.hgk"
+    hgk.save(twin, path)
+    with pytest.raises(ModelFileError, match="fit"):
+        hgk.load(path)
+
+
+def test_explanations_have_an_output_for_each_value(digits, model):
+    _, _, X_new, _ = digits
+    found = contributions(model, X_new[:3], k=None)
+    assert found.value.shape == (3, 10)
+    t = model.machines_[0].levels(torch.from_numpy(found.value).clamp(-1, 1))
+    np.testing.assert_allclose(model._decode(t.numpy()), model.predict(X_new[:3]))
+    own = influence(model)
+    assert own.shape == (500,)
+    half = model._y_scaling.half[0]
+    expected = model.predict(digits[0]) - model.loo_predictions_
+    np.testing.assert_allclose(own, expected, atol=1e-9 * half)
+
+
+def test_intervals_of_levels_cover(digits, model):
+    _, _, X_new, y_new = digits
+    low, high = model.predict_interval(X_new, coverage=0.8).T
+    assert 0.7 < ((low <= y_new) & (y_new <= high)).mean() <= 1
+
+
+def test_a_report_of_levels_is_in_the_unit_of_the_label(model, tmp_path):
+    from hgk import findings
+
+    errors = {(s.method, s.basis): s for s in findings.errors(model, compare=False)}
+    (event,) = [e for e in model.history_ if e["stage"] == "levels"]
+    assert errors[findings.SVM, findings.ASIDE].risk == event["number"]
+    assert errors[findings.OURS, findings.ASIDE].risk < event["number"]
+    rows = model._rows
+    loo = float(rows.weight @ ((model._loo_of_rows() - rows.Y) ** 2)[:, 0] / rows.weight.sum())
+    assert errors[findings.OURS, findings.LOO].risk == pytest.approx(loo)
