@@ -23,6 +23,7 @@ ORDER = [
     "pairs",
     "progress",
     "losses",
+    "levels",
     "solvers",
     "criteria",
     "machines",

@@ -118,7 +118,7 @@ class Watch:
     def __call__(self, kernel: HierarchicalKernel, W: Weights, lam: float) -> float:
         X, s = self.batch.X.float(), self.batch.weight
         kernel = kernel.with_weights(W)
-        L, _ = cholesky(batch_sweep(kernel, X).matrix().double(), float(s.sum()) * lam / s, X.dtype)
+        L, _ = cholesky(batch_sweep(kernel, X).matrix(), float(s.sum()) * lam / s, rounded=True)
         alpha = torch.cholesky_solve(self.batch.Y, L)
         t = kernel.multiply(self.rows.X.float(), X, alpha.float()).double().clamp(-self.clip, self.clip)
         share = self.rows.weight / self.rows.weight.sum()

@@ -209,25 +209,29 @@ def smallest_pivot(K: torch.Tensor, dtype: torch.dtype | None = None) -> float:
     return len(K) * torch.finfo(dtype or K.dtype).eps * float(K.diagonal().max())
 
 
-def cholesky(K: torch.Tensor, c: float | torch.Tensor, dtype: torch.dtype | None = None) -> tuple[torch.Tensor, float]:
+def cholesky(K: torch.Tensor, c: float | torch.Tensor, rounded: bool = False) -> tuple[torch.Tensor, float]:
     """L with L Lᵀ = K + (c + ridge) I, and the ridge; c may differ from row to row.
+
+    If K is ``rounded``, that is, was computed in a lower precision than it deserves, L is in double precision all the
+    same, and the precision of K decides what is rounding.
 
     The ridge is 0 unless the factorisation breaks down or has a pivot that is rounding; then it is ten
     times the size of such a pivot, and ten times more at each further try. It is returned, and ends up in
     ``Solution.stats``: nothing is added silently. While a graph is recorded nothing can be tried again: a factor that
     breaks down is NaN then.
     """
+    working = torch.float64 if rounded else K.dtype
     if recording():
-        A = K.clone()
+        A = K.to(working, copy=True)
         A.diagonal().add_(c)
         L, info = torch.linalg.cholesky_ex(A)
         return L.masked_fill(info != 0, torch.nan), 0.0
-    unit = smallest_pivot(K, dtype)
+    unit = smallest_pivot(K)
     for ridge in (0.0, *(unit * 10**k for k in range(1, 7))):
-        A = K.clone()
+        A = K.to(working, copy=True)
         A.diagonal().add_(c + ridge)
         L, info = torch.linalg.cholesky_ex(A)
-        if int(info) == 0 and float(L.diagonal().min()) ** 2 > smallest_pivot(K):  # False for NaN
+        if int(info) == 0 and float(L.diagonal().min()) ** 2 > smallest_pivot(K, working):  # False for NaN
             return L, ridge
     raise ValueError(
         f"A {len(K)} x {len(K)} matrix that is not positive semi-definite was given (adding {ridge:.1e} to its "
