@@ -26,7 +26,19 @@ from hgk import (
 )
 from hgk.calibration import Calibration
 from hgk.criteria import LeaveOneOut
-from hgk.gradients import MEMBERS, NARROWING, Effort, Judge, Trial, choose, judge_lams, warped
+from hgk.gradients import (
+    MEMBERS,
+    NARROWING,
+    Effort,
+    Judge,
+    LeaveOneOutGradients,
+    Trial,
+    choose,
+    columns_of,
+    judge_lams,
+    usual_effort,
+    warped,
+)
 from hgk.inputs import MOST_STEPS, Encoder, Reader
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import OnCentres, Rows, clipped_risk
@@ -374,6 +386,7 @@ def test_no_gradient_and_no_width_sees_the_rows_set_aside(monkeypatch):
     monkeypatch.setattr(hgk.gradients, "search", search)
     monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n, features, outputs: Effort(9, 2, 50, 2, 60, 3, 60))
     monkeypatch.setattr(hgk.gradients.Averages, "clearly_better", lambda *_: True)  # than plain, after two steps
+    monkeypatch.setattr(hgk.gradients, "SEVERAL", 1)  # so that all kinds are tried
     model = HGKRegressor(random_state=0).fit(X, y)
     (rows, verdict) = judged[0]
     aside = {tuple(row) for row in rows[verdict.out].tolist()}
@@ -401,6 +414,17 @@ def test_no_gradient_and_no_width_sees_the_rows_set_aside(monkeypatch):
         "maps",
         "warped",
     }
+
+
+def test_many_features_bring_further_steps_and_a_further_kind():
+    plan = LeaveOneOutGradients()
+    few, many = ["scaled"] * 32 + ["step"] * 90, ["scaled"] * 64 + ["step"] * 9
+    kinds = [[c.name for c in plan.candidates(5000, f, usual_effort(5000, columns_of(f)))] for f in (few, many)]
+    assert kinds == [["all kinds", "maps", "warped"], ["all kinds", "maps", "oblique", "warped"]]
+    assert usual_effort(5000, 32).more_steps < usual_effort(5000, 48).more_steps < usual_effort(5000, 64).more_steps
+    assert usual_effort(5000, 64) == usual_effort(5000, 640)
+    assert usual_effort(5000, 32, 26).more_steps < usual_effort(5000, 32, 7).more_steps
+    assert usual_effort(5000, 32, 7) == usual_effort(5000, 32)
 
 
 def test_the_last_round_moves_learned_kernels_a_little_with_the_noise_of_the_judge(monkeypatch):
