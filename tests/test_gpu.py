@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import make_friedman1
+from sklearn.datasets import load_digits, make_friedman1
 
 import hgk
 from cases import ARCHITECTURES, random_kernel, random_rows
@@ -514,6 +514,24 @@ def test_a_model_from_the_device_serves_anywhere(tmp_path):
     for one, other, third in zip(there, here, again, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-8)
         np.testing.assert_array_equal(other, third)
+
+
+@gpu
+def test_a_label_of_few_values_is_the_processors():
+    X, y = load_digits(return_X_y=True)
+    columns = [10, 13, 18, 20, 26, 28, 34, 36, 42, 44, 51, 53]
+    X, y = X[:900, columns], 10.0 * y[:900]
+    model = HGKRegressor(random_state=0, device="cuda").fit(X[:600], y[:600])
+    assert model.machines_[0].levels is not None
+    X_new = X[600:]
+    there = model.predict(X_new), model.loo_predictions_, model.predict_interval(X_new[:20])
+    model.set_params(device="cpu")._kept.clear()
+    here = model.predict(X_new), model.loo_predictions_, model.predict_interval(X_new[:20])
+    for a, b in zip(there, here, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5 * 45)
+    other = HGKRegressor(random_state=0).fit(X[:600], y[:600])
+    errors = [np.mean((m.predict(X_new) - y[600:]) ** 2) for m in (model, other)]
+    assert 0.75 < errors[0] / errors[1] < 1.33
 
 
 @gpu
