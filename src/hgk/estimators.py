@@ -697,8 +697,9 @@ class HGKRegressor(RegressorMixin, _HGK):
 
         taken over the rows with one more at ∓∞ (Barber, Candès, Ramdas and Tibshirani, 2021; for exchangeable
         rows and a kernel that does not depend on them, coverage is at least 1 - 2 (1 - coverage)). At most 2000
-        rows are used. Each machine is factored again at every call, so that one call for many rows is cheaper than
-        many calls. Weights of rows count relative to each other.
+        rows are used (500, where the label has a column for each of its values). Each machine is factored again at
+        every call, so that one call for many rows is cheaper than many calls. Weights of rows count relative to each
+        other.
 
         Parameters
         ----------
@@ -735,7 +736,8 @@ class HGKRegressor(RegressorMixin, _HGK):
         """Bounds at each level, (levels, rows, outputs, 2); the machines are factored once for all levels."""
         rows = self._training_rows("Intervals need")
         n, device = len(rows), device_of(self.device)
-        some = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(n)[:JACKKNIFE]))
+        most = JACKKNIFE if self.machines_[0].levels is None else JACKKNIFE // 4
+        some = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(n)[:most]))
         bounds = []
         with threads_for(n, device), on_device(n, device):
             machines, there = moved(self.machines_, device), rows.to(device)

@@ -67,7 +67,8 @@ def output_names(model: Model) -> list[str]:
     """What :func:`responses` has a column of."""
     if isinstance(model, HGKClassifier):
         return [f"P({label})" for label in (model.classes_[1:] if model._single_column else model.classes_)]
-    outputs = model.machines_[0].alpha.shape[1]
+    first = model.machines_[0]
+    outputs = 1 if first.levels is not None else first.alpha.shape[1]
     return ["prediction"] if model._single_column else [f"output {k}" for k in range(outputs)]
 
 
@@ -304,7 +305,10 @@ class LearningRun:
 
 @dataclass(frozen=True)
 class TriedKind:
-    """A kind of tree: its criterion at the end, its error on rows set aside, and the difference."""
+    """A kind of tree: its criterion at the end, its error on rows set aside, and the difference.
+
+    Where the label has a column for each of its values, they are sums over these.
+    """
 
     name: str
     criterion: float

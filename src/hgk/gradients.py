@@ -24,6 +24,7 @@ The kinds differ in their first-layer nodes and in the features these see:
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -38,8 +39,8 @@ from hgk import fused
 from hgk.architectures import Architecture, isotropic, two_layers, with_kinds
 from hgk.arrays import accelerated, exact_rows, threads
 from hgk.kernels import HierarchicalKernel, MeanKernel
-from hgk.levels import Levels
-from hgk.machines import Machine, Rows, clipped_risk, train_on_centres, train_on_mean, wrong_classes
+from hgk.levels import POWERS, Levels
+from hgk.machines import Machine, Rows, clipped_risk, train, train_on_centres, train_on_mean, wrong_classes
 from hgk.optimisers.adam import Adam, Run
 from hgk.optimisers.recorded import RecordedRun, run_together
 from hgk.problems import Problem, train_on_folds
@@ -71,6 +72,8 @@ OUTPUTS = 3
 # (experiments/default/efforts.jsonl, five splits) leaving that kind out changed the error of covtype, with 64 features,
 # by 1.8 % (standard error 1.0), and the mean over all sets by -0.5 % (0.8).
 SEVERAL = 32
+# Rows squared times outputs up to which a grid over all folds takes seconds (3000 rows, 40 outputs: 70 s).
+GRID = 5e7
 # Kinds averaged at most: each costs a kernel matrix of all rows, and time in every prediction.
 MEMBERS = 3
 
@@ -235,8 +238,8 @@ class LeaveOneOutGradients(Plan):
         folds = self._held_out_folds(task)
         judges = {fold: Judge.of(task, fold, rng) for fold in folds}
         plain = None
-        if wanted.problem is None:
-            task, plain = by_levels(task, judges, rng, progress)
+        if wanted.problem is None and self._time_for_levels(judges):
+            task, plain = by_levels(task, judges, rng, progress, workers)
         effort = usual_effort(len(task.rows), columns_of(task.features), task.rows.Y.shape[1])
         if self.budget is not None:
             effort = self._affordable(effort, task, len(folds), workers, rng)
@@ -254,6 +257,11 @@ class LeaveOneOutGradients(Plan):
             return self._train(chosen, wanted, list(judges), rng, progress, seconds)
         levels = Averages(task, judges).levels(chosen)
         return [replace(m, levels=levels) for m in self._train(chosen, task, list(judges), rng, progress, seconds)]
+
+    def _time_for_levels(self, judges: dict[int, Judge]) -> bool:
+        """Whether their factors, of 16 λ and at 3e10 operations a second, take a small part of the budget."""
+        operations = sum(16 * len(judge.some) ** 3 / 3 for judge in judges.values())
+        return self.budget is None or operations / 3e10 < 0.1 * self.budget
 
     def _held_out_folds(self, task: Task) -> list[int]:
         """With few rows a single fold says too little."""
@@ -355,10 +363,11 @@ class LeaveOneOutGradients(Plan):
         exponent, batch = NARROWING[narrow], min(run.batch for run in runs)
         report = {"criterion": criterion, "honest": honest, "optimism": honest - criterion, "lam": lam}
         report |= {"narrowing": exponent}
-        if task.levels is None:
-            report |= wrong_classes(t[index], task.rows[index])
+        trial = Trial(name, kernels[:1] if name == "plain" else kernels, lam, t, batch, exponent)
+        # of classes how many are wrong; with a column for each value, whose errors are summed above, the label's error
+        report |= {k: v for k, v in Averages(task, judges).report([trial]).items() if k == "wrong" or task.levels}
         progress.report(stage="candidate", candidate=name, **report)
-        return Trial(name, kernels[:1] if name == "plain" else kernels, lam, t, batch, exponent)
+        return trial
 
     # ---------------------------------------------------------------------------------------- training
 
@@ -367,7 +376,8 @@ class LeaveOneOutGradients(Plan):
     ) -> list[Machine]:
         """Every trial has the same share, divided among its folds' kernels; on centres the best trial is alone.
 
-        If it is plain alone, (λ, γ) are chosen again by all folds, as with the preset "plain".
+        If it is plain alone, (λ, γ) are chosen again by all folds, as with the preset "plain", unless the grid would be
+        too much: rows squared times outputs; then they stay as judged.
         """
         n, (first, *_) = len(task.rows), chosen
         if n > exact_rows(task.rows.X.device):
@@ -378,6 +388,8 @@ class LeaveOneOutGradients(Plan):
             kernel = first.kernels_for(size)[0]  # detail beyond the centres is not to be had
             return [train_on_centres(kernel, task.rows, _around(first.lam, task), *parts, task.clip, progress)]
         if [trial.name for trial in chosen] == ["plain"]:
+            if task.problem is None and task.rows.Y.shape[1] > OUTPUTS and n**2 * task.rows.Y.shape[1] > GRID:
+                return [train(first.kernels[0], task.rows, first.lam)]
             return [one_kernel(first.kernels[0].with_gamma(1.0), task, progress)]
         if task.problem is not None:
             return self._train_with_loss(chosen, task, task.problem, folds, progress)
@@ -472,12 +484,6 @@ class Judged:
     risks: torch.Tensor
     predictions: torch.Tensor
     complete: bool = True  # not stopped on the way
-
-    def of(self, columns: slice, rows: Rows) -> Judged:
-        """The same for some of the outputs, at the λ that were resolved."""
-        predictions, share = self.predictions[..., columns], rows.weight / rows.weight.sum()
-        risks = ((predictions - rows.Y) ** 2).sum(-1) @ share
-        return replace(self, predictions=predictions, risks=risks.masked_fill(self.risks.isinf(), torch.inf))
 
 
 AnyRun = TypeVar("AnyRun", bound=Run)
@@ -581,30 +587,48 @@ def _width(kernel: HierarchicalKernel, rows: Rows, task: Task) -> float:
 
 
 def by_levels(
-    task: Task, judges: dict[int, Judge], rng: np.random.Generator, progress: Progress
+    task: Task, judges: dict[int, Judge], rng: np.random.Generator, progress: Progress, workers: int
 ) -> tuple[Task, list[Judged] | None]:
     """The task with a column for each value of the labels, where they are few and the plain kernel predicts the rows
-    set aside better so, by more than a standard error; and what the judges said of that kernel, if they were asked.
+    set aside better so; and what the judges said of that kernel, if they were asked.
+
+    λ and the power are chosen on one half of the rows set aside and compared on the other, both ways, so that it is not
+    the larger number of powers that wins: on labels without any relation to the columns it seldom does.
     """
     levels = Levels.of(task.rows.Y)
     if levels is None or len(task.rows) < FEWEST:
         return task, None
-    Y, m = task.rows.Y, len(levels.values)
-    both = replace(task, rows=replace(task.rows, Y=torch.cat([levels.columns(Y), Y], 1)))
-    at_all_lams = {fold: replace(judge, complete=True) for fold, judge in judges.items()}  # their best λ may differ
-    judged = _plain(both, at_all_lams, rng, progress)
-    f = torch.cat([run.predictions[0] for run in judged], 1)  # λ x rows x columns, and the label itself
-    known = torch.stack([run.risks[0] for run in judged]).isfinite().all(0)
+    columns = replace(task, rows=replace(task.rows, Y=levels.columns(task.rows.Y)), levels=levels)
+    children = [np.random.default_rng(rng.integers(2**32)) for _ in range(2)]
+    with threads(1):
+        judged = Parallel(n_jobs=min(2, workers), require="sharedmem")(
+            delayed(_plain)(some, judges, child, progress)
+            for some, child in zip((task, columns), children, strict=True)
+        )
     index = held_out(judges)
-    y, share = Y[index].to(f), (task.rows.weight[index] / task.rows.weight[index].sum()).to(f)
-    candidates = f[known, :, m:], [levels.fitted(one[:, :m], y, share)(one[:, :m]) for one in f[known]]
-    losses = [((torch.stack([*some]) - y) ** 2)[..., 0] for some in candidates]
-    number, level = (some[int((some @ share).argmin())] for some in losses)  # at the best λ of each
-    taken = _gain(share, number - level)[1] > 1
-    progress.report(stage="levels", values=m, taken=taken, number=float(share @ number), level=float(share @ level))
-    columns = slice(0, m) if taken else slice(m, m + 1)
-    task = replace(task, rows=replace(task.rows, Y=both.rows.Y[:, columns]), levels=levels if taken else None)
-    return task, [run.of(columns, task.rows[judge.out]) for run, judge in zip(judged, judges.values(), strict=True)]
+    y, share = task.rows.Y[index], task.rows.weight[index] / task.rows.weight[index].sum()
+    numbers, f = (_at_every_lam(some) for some in judged)
+    if not (len(numbers) and len(f)):
+        return task, None
+    number = _crossed(numbers[None], y, share)
+    level = _crossed(torch.stack([replace(levels, power=s)(f) for s in POWERS]), y, share)
+    taken = level < number
+    progress.report(stage="levels", values=len(levels.values), taken=taken, number=number, level=level)
+    return (columns, judged[1]) if taken else (task, judged[0])
+
+
+def _at_every_lam(judged: Sequence[Judged]) -> torch.Tensor:
+    """Predictions of the rows set aside at every λ that all folds resolved."""
+    known = torch.stack([run.risks[0] for run in judged]).isfinite().all(0)
+    return torch.cat([run.predictions[0] for run in judged], 1)[known.to(judged[0].predictions.device)]
+
+
+def _crossed(options: torch.Tensor, y: torch.Tensor, share: torch.Tensor) -> float:
+    """The error, each row being predicted by the option, of (powers, λ), that is best on the other half of the rows."""
+    losses = ((options - y) ** 2)[..., 0].flatten(0, 1)
+    odd = torch.arange(len(y), device=y.device) % 2 == 1
+    best = [losses[int((losses[:, half] @ share[half]).argmin())] for half in (odd, ~odd)]
+    return float(share @ torch.where(odd, best[1], best[0]))
 
 
 def _seconds_per_step(candidate: Candidate, task: Task, rng, batch: int) -> float:
@@ -676,8 +700,8 @@ class Judge:
         for exponent in NARROWING if ratio >= MORE_ROWS and not self.complete else NARROWING[:1]:
             powers = K if exponent == 0 else K ** (ratio ** (2 * exponent))  # γ r^-e makes K to the power of r^2e
             if rows.Y.shape[1] > OUTPUTS:
-                near = lams[int(risks[-1].argmin())] if risks else c * share / task.rows.weight.sum().cpu()
-                start = None if self.complete else int((lams.log() - near.log()).abs().argmin())
+                near = float(lams[int(risks[-1].argmin())]) if risks else c * share / len(task.rows)
+                start = None if self.complete else int((lams.log() - math.log(near)).abs().argmin())
                 path = held_out_path(powers[0], rows.Y.float(), rows.weight, len(self.some), lams, task.clip, start)
                 risks.append(path[0].to(rows.weight))
                 predictions.append(path[1].double())
@@ -694,13 +718,6 @@ class Judge:
 def held_out(judges: dict[int, Judge]) -> torch.Tensor:
     """All rows set aside and judged."""
     return torch.cat([judge.out for judge in judges.values()])
-
-
-def _gain(share: torch.Tensor, fall: torch.Tensor) -> tuple[float, float]:
-    """The mean fall of the losses, and in its standard errors."""
-    average = float(share @ fall)
-    error = float(((share * (fall - average)) ** 2).sum() ** 0.5)
-    return average, average / error if error > 0 else 0.0
 
 
 class Averages:
@@ -739,7 +756,10 @@ class Averages:
 
     def gain(self, members: Sequence[Trial], option: Sequence[Trial]) -> tuple[float, float]:
         """What the option gains, and in its standard errors."""
-        return _gain(self.share, self.losses(members) - self.losses(option))
+        fall = self.losses(members) - self.losses(option)
+        average = float(self.share @ fall)
+        error = float(((self.share * (fall - average)) ** 2).sum() ** 0.5)
+        return average, average / error if error > 0 else 0.0
 
     def clearly_better(self, option: Sequence[Trial], than: Trial) -> bool:
         return self.gain([than], option)[1] > 2

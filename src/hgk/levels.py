@@ -8,7 +8,7 @@ and least squares on columns of ±1 labels, one per value, gives f_k with (1 + f
 
     t(x) = Σ_k v_k p_k(x),      p_k = q_k^s / Σ_l q_l^s,      q_k = (1 + f_k) / 2, clipped to [0, 1].
 
-Least squares is linear in the labels: Σ_k v_k f_k alone would be the machine of y itself. What is gained is in the
+Least squares is linear in the labels: Σ_k v_k (1 + f_k) / 2 is nearly the machine of y itself. What is gained is in the
 power. Between a "3" and an "8" least squares on y says 5.5, which is neither; with s > 1 the likelier one prevails.
 """
 
@@ -33,8 +33,11 @@ class Levels:
 
     @classmethod
     def of(cls, Y: torch.Tensor) -> Levels | None:
-        """None where there are several outputs, many values, or two, of which a single column tells all."""
-        values = Y.unique() if Y.shape[1] == 1 else Y[:0, 0]
+        """None where there are several outputs, many values, or two, of which a single column tells all.
+
+        Labels lie in [-1, 1]; what differs by rounding is one value.
+        """
+        values = Y.round(decimals=9).unique() if Y.shape[1] == 1 else Y[:0, 0]
         return cls(values.cpu()) if 3 <= len(values) <= min(MOST, len(Y) // PER_VALUE) else None
 
     def columns(self, Y: torch.Tensor) -> torch.Tensor:

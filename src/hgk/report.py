@@ -359,7 +359,7 @@ def _body(model: Model, data: dict[str, Any]) -> str:
         "Columns": _columns_section(data),
         "Effects": _effects_section(data),
         "Pairs": _pairs_section(data),
-        "Learning": _learning_section(data),
+        "Learning": _learning_section(model, data),
         "Predictions": _predictions_section(model, data),
         "Worst rows": _worst_section(data),
         "Data": _data_section(data),
@@ -508,7 +508,7 @@ def _pairs_section(data: dict[str, Any]) -> str:
     return f'<div class="figures">{drawn}<div class="breaking">{table}</div></div>'
 
 
-def _learning_section(data: dict[str, Any]) -> str:
+def _learning_section(model: Model, data: dict[str, Any]) -> str:
     learned = data["learning"]
     parts = []
     if learned["runs"]:
@@ -521,6 +521,8 @@ def _learning_section(data: dict[str, Any]) -> str:
             "Hollow: the criterion at the end of the runs; full: the error on rows set aside. The distance is the "
             "criterion's optimism; the plain kernel learns no weights and has no criterion."
         )
+        if model.machines_[0].levels is not None:
+            caption += " Errors are summed over columns, one for each value of the label."
         parts.append(figure("optimism", "Optimism of the criterion", caption))
     return f'<div class="figures">{"".join(parts)}</div>' if parts else "<p>No weights were learned.</p>"
 

@@ -525,6 +525,8 @@ def _row_explained(model: Model, X: Any, top: int) -> dict[str, Any]:
     labels = None if model._rows is None else _labels(model)
     x, first, leading = model._features(X)[0], model.machines_[0], _importances(model)
     said: dict[str, Any] = {"prediction": model.predict(X)[0], "outputs": []}
+    if first.levels is not None:
+        said["power"] = first.levels.power
     for j, output in enumerate(outputs):
         apart = node_terms(first.kernel, x, first.X[torch.from_numpy(found.rows[0, j])])
         rows = []
@@ -551,7 +553,7 @@ def _outputs(model: Model) -> list[str]:
         return [str(c) for c in classes]
     first = model.machines_[0]
     if first.levels is not None:
-        return [f"{v:g}" for v in model._y_scaling.inverse(first.levels.values.numpy()[:, None])[:, 0]]
+        return [f"{v:.12g}" for v in model._y_scaling.inverse(first.levels.values.numpy()[:, None])[:, 0]]
     return ["prediction"] if model._single_column else [f"prediction {j}" for j in range(first.alpha.shape[1])]
 
 
@@ -567,6 +569,9 @@ def _labels(model: Model) -> list[Any]:
 
 def _show_row(said: dict[str, Any], row: int) -> None:
     console.print(f"row {row}: prediction {_cell(said['prediction'])}", markup=False)
+    if "power" in said:
+        what = "the mean of the values below, each in proportion to ((1 + f) / 2) to the power of"
+        console.print(f"{what} {said['power']:g}", markup=False)
     for output in said["outputs"]:
         cells = list(output["rows"][0].get("cells", {}))[:4]
         listing = Listing("training row", "label", "similarity", "contribution", *map(_plain, cells))

@@ -11,6 +11,7 @@ class OursDefault(Method):
 
     def fit(self, X, y, seed, effort):
         model = HGKRegressor(device=effort.device, random_state=seed, time_budget=2 if effort.quick else None).fit(X, y)
-        held_out = {str(e["candidate"]): e["honest"] for e in model.history_ if e["stage"] == "candidate"}
+        trials = [e for e in model.history_ if e["stage"] == "candidate"]
+        held_out = {str(e["candidate"]): e.get("risk", e["honest"]) for e in trials}
         averaged = next((e["candidates"] for e in reversed(model.history_) if e["stage"] == "chosen"), None)
         return Fitted(model.predict, {"averaged": averaged, "held_out": held_out})
