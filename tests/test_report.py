@@ -309,6 +309,8 @@ def _without(machine, share, rows, i):
 class _Mean:
     """The mean of machines on single parts, whose λ differ."""
 
+    levels = None
+
     def __init__(self, machines, share):
         self.machines, self.share = machines, share
 
