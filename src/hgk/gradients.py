@@ -72,7 +72,8 @@ OUTPUTS = 3
 # (experiments/default/efforts.jsonl, five splits) leaving that kind out changed the error of covtype, with 64 features,
 # by 1.8 % (standard error 1.0), and the mean over all sets by -0.5 % (0.8).
 SEVERAL = 32
-# Rows squared times outputs up to which a grid over all folds takes seconds (3000 rows, 40 outputs: 70 s).
+# Rows squared times outputs up to which a grid over all folds takes seconds (tried, not recorded: seven times as much,
+# 3000 rows and 40 outputs, took 70 s).
 GRID = 5e7
 # Kinds averaged at most: each costs a kernel matrix of all rows, and time in every prediction.
 MEMBERS = 3
@@ -191,9 +192,10 @@ def usual_effort(n: int, features: int, outputs: int = 1) -> Effort:
 
     On training rows of covtype (64 features) 60 steps at 1001 rows gave an average with an error 1.6 % below that of
     40; over all sixteen sets 60 or 40 made no difference (experiments/default/steps.jsonl). Twelve last steps of 1501
-    rows gave an error of covtype 1.0 % below that of eight of 1251 (standard error 0.2), and none below on the other
-    sets (experiments/default/efforts.jsonl: five splits of fourteen sets). With 26 and 10 outputs 25 steps at 1001 rows
-    were as good as 40, with 7 they were not (there, six splits of four sets).
+    rows gave an error of covtype 1.0 % below that of eight of 1251 (standard error 0.2), and on the other sets no clear
+    difference (experiments/default/efforts.jsonl: five splits of fourteen sets). 25 steps at 1001 rows instead of 40
+    made no difference beyond noise with 26, 10 and 6 outputs; with 7, on shuttle, the error was twice as large, with a
+    standard error of nearly as much (there, six splits of four sets).
     """
     if n < MANY:
         return Effort(9, int(np.interp(n, [100, 1000, MANY], [40, 80, 150])), 501)
@@ -593,13 +595,13 @@ def by_levels(
     set aside better so; and what the judges said of that kernel, if they were asked.
 
     λ and the power are chosen on one half of the rows set aside and compared on the other, both ways, so that it is not
-    the larger number of powers that wins: on labels without any relation to the columns it seldom does.
+    the larger number of options that wins.
     """
     levels = Levels.of(task.rows.Y)
     if levels is None or len(task.rows) < FEWEST:
         return task, None
     columns = replace(task, rows=replace(task.rows, Y=levels.columns(task.rows.Y)), levels=levels)
-    children = [np.random.default_rng(rng.integers(2**32)) for _ in range(2)]
+    children = [np.random.default_rng(rng.integers(2**32)) for _ in range(2)]  # the kinds' own are spawned
     with threads(1):
         judged = Parallel(n_jobs=min(2, workers), require="sharedmem")(
             delayed(_plain)(some, judges, child, progress)
@@ -702,16 +704,16 @@ class Judge:
             if rows.Y.shape[1] > OUTPUTS:
                 near = float(lams[int(risks[-1].argmin())]) if risks else c * share / len(task.rows)
                 start = None if self.complete else int((lams.log() - math.log(near)).abs().argmin())
-                path = held_out_path(powers[0], rows.Y.float(), rows.weight, len(self.some), lams, task.clip, start)
-                risks.append(path[0].to(rows.weight))
-                predictions.append(path[1].double())
-                continue
-            known = min((float(risk.min()) for risk in risks), default=float("inf"))
-            found = fold_risks(
-                powers, rows.Y.float(), fold, lams, rows.weight, task.clip, complete=self.complete, known=known
-            )
-            risks.append(found.risks[0].double().masked_fill(~found.resolved[0], float("inf")))
-            predictions.append(found.predictions[0][:, len(self.some) :].double().clamp(-task.clip, task.clip))
+                risk, t = held_out_path(powers[0], rows.Y.float(), rows.weight, len(self.some), lams, task.clip, start)
+            else:
+                known = min((float(risk.min()) for risk in risks), default=float("inf"))
+                found = fold_risks(
+                    powers, rows.Y.float(), fold, lams, rows.weight, task.clip, complete=self.complete, known=known
+                )
+                risk = found.risks[0].double().masked_fill(~found.resolved[0], float("inf"))
+                t = found.predictions[0][:, len(self.some) :].clamp(-task.clip, task.clip)
+            risks.append(risk.to(rows.weight))
+            predictions.append(t.double())
         return torch.stack(risks), torch.stack(predictions)
 
 
