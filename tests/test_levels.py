@@ -19,13 +19,14 @@ from hgk.explain import contributions, influence
 from hgk.files import ModelFileError, describe
 from hgk.gradients import Judge, LeaveOneOutGradients, _crossed, by_levels, judge_lams
 from hgk.kernels import HierarchicalKernel, MeanKernel
-from hgk.levels import POWERS, Levels
+from hgk.levels import POWERS, POWERS_OF_TWO, Levels
 from hgk.machines import Rows, average, leave_two_out_average, loo_average, train, train_on_mean
 from hgk.progress import Progress
 from hgk.selection import Task
 from hgk.solvers.path import held_out_path
 
 VALUES = torch.tensor([-1.0, -0.2, 0.1, 1.0], dtype=torch.float64)
+TWO = torch.tensor([-1.0, 1.0], dtype=torch.float64)
 
 
 def gaussian(width: float) -> HierarchicalKernel:
@@ -33,19 +34,19 @@ def gaussian(width: float) -> HierarchicalKernel:
     return HierarchicalKernel(tree, (tree.mask.double(),)).with_gamma(width)
 
 
-def graded_rows(n: int = 60, seed: int = 0) -> Rows:
+def graded_rows(n: int = 60, seed: int = 0, values: torch.Tensor = VALUES) -> Rows:
     """Grades that depend on where a row lies, and weights."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, (n, 2))
-    grade = ((X[:, 0] > 0).astype(int) + 2 * (X[:, 1] > 0) + (rng.random(n) < 0.1)) % 4
-    Y, weight = VALUES[torch.from_numpy(grade)][:, None], torch.from_numpy(rng.uniform(0.5, 2, n))
+    grade = ((X[:, 0] > 0).astype(int) + 2 * (X[:, 1] > 0) + (rng.random(n) < 0.1)) % len(values)
+    Y, weight = values[torch.from_numpy(grade)][:, None], torch.from_numpy(rng.uniform(0.5, 2, n))
     return Rows(torch.from_numpy(X), Y, weight)
 
 
-def test_few_values_are_levels_and_two_or_many_or_rare_ones_are_not():
+def test_few_values_are_levels_and_many_or_rare_ones_are_not():
     assert torch.equal(Levels.of(VALUES.repeat(20)[:, None]).values, VALUES)
     assert Levels.of(VALUES.repeat(20)[:-1, None]) is None  # 79 rows of 4 values
-    assert Levels.of(VALUES[:2].repeat(100)[:, None]) is None
+    assert Levels.of(VALUES[:1].repeat(100)[:, None]) is None
     assert Levels.of(torch.arange(41.0).repeat(100)[:, None]) is None
     assert Levels.of(torch.arange(40.0).repeat(100)[:, None]) is not None
     assert Levels.of(VALUES.repeat(20)[:, None].repeat(1, 2)) is None
@@ -60,6 +61,31 @@ def test_the_mean_of_levels_is_that_of_the_powers():
     assert t.shape == (7, 1)
     np.testing.assert_allclose(t[:, 0], expected)
     np.testing.assert_allclose(levels(torch.from_numpy(f.T.copy()), 0)[0], expected)
+
+
+def test_two_values_have_one_column_and_what_two_would_say():
+    rows = graded_rows(values=TWO)
+    levels = Levels.of(rows.Y)
+    assert torch.equal(levels.columns(rows.Y), rows.Y)
+    assert torch.equal(levels.labels(rows.Y), rows.Y)
+    f = torch.linspace(-1.2, 1.2, 13, dtype=torch.float64)[:, None]
+    for power in POWERS_OF_TWO:
+        q = np.clip((1 + f.numpy()) / 2, 0, 1)
+        expected = (q**power - (1 - q) ** power) / (q**power + (1 - q) ** power)
+        t = Levels(TWO, power)(f)
+        np.testing.assert_allclose(t, expected, atol=1e-15)
+        assert bool((t.diff(dim=0) >= 0).all())
+        assert torch.equal(Levels(TWO, power)(f.T, 0), t.T)
+    torch.testing.assert_close(Levels(TWO)(f), f.clamp(-1, 1))
+    sure = Levels(TWO, 1.3)(f)
+    assert bool((sure.abs() >= f.clamp(-1, 1).abs() - 1e-12).all())
+
+
+@pytest.mark.parametrize("values", [VALUES, TWO])
+def test_labels_undo_columns(values):
+    rows, levels = graded_rows(values=values), Levels(values)
+    assert levels.columns(rows.Y).shape == (60, levels.outputs)
+    assert torch.equal(levels.labels(levels.columns(rows.Y)), rows.Y)
 
 
 def test_certain_columns_give_their_value_whatever_the_power():
@@ -115,8 +141,9 @@ def test_a_path_ends_where_the_matrix_is_no_longer_positive():
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_leave_one_and_two_out_are_refits(shared):
-    rows, levels, lam = graded_rows(24), Levels(VALUES, 2.0), 1e-2
+@pytest.mark.parametrize("values", [VALUES, TWO])
+def test_leave_one_and_two_out_are_refits(shared, values):
+    rows, levels, lam = graded_rows(24, values=values), Levels(values, 2.0), 1e-2
     kernels = [gaussian(0.6), gaussian(1.1)]
 
     def trained(some: Rows):
@@ -222,8 +249,69 @@ def test_noisy_grades_stay_numbers():
     assert not event["taken"]
 
 
-def test_levels_are_for_least_squares_on_one_label_and_never_for_classes(digits):
+@pytest.fixture(scope="module")
+def halves():
+    """Two values, 3 and 8, of which a curve is the border."""
+    X = np.random.default_rng(0).uniform(-1, 1, (1400, 3))
+    y = np.where(X[:, 0] > np.sin(3 * X[:, 1]), 8.0, 3.0)
+    return X[:600], y[:600], X[600:], y[600:]
+
+
+@pytest.fixture(scope="module")
+def two(halves):
+    X, y, _, _ = halves
+    return HGKRegressor(random_state=0, time_budget=3).fit(X, y)
+
+
+def test_where_two_values_are_certain_the_power_makes_it_so(halves, two):
+    _, _, X_new, y_new = halves
+    levels = two.machines_[0].levels
+    assert torch.equal(levels.values, TWO)
+    (event,) = [e for e in two.history_ if e["stage"] == "chosen"]
+    assert 1 < levels.power == event["power"]
+    t = torch.from_numpy((two.predict(X_new) - 5.5) / 2.5)[:, None]
+    plain = pickle.loads(pickle.dumps(two))
+    plain.machines_ = [replace(m, levels=None) for m in two.machines_]
+    f = torch.from_numpy((plain.predict(X_new) - 5.5) / 2.5)[:, None]
+    torch.testing.assert_close(t, levels(f))
+    assert np.mean((two.predict(X_new) - y_new) ** 2) < np.mean((plain.predict(X_new) - y_new) ** 2)
+    assert two.alpha_.shape == (600,)
+    assert not [e for e in two.history_ if e["stage"] == "levels"]  # there is nothing to compare
+
+
+def test_all_that_is_made_of_a_model_of_two_values(halves, two, tmp_path):
+    X, _, X_new, y_new = halves
+    low, high = two.predict_interval(X_new, coverage=0.8).T
+    assert ((low <= y_new) & (y_new <= high)).mean() > 0.75
+    np.testing.assert_allclose(influence(two), two.predict(X) - two.loo_predictions_, atol=1e-9)
+    found = contributions(two, X_new[:3], k=None)
+    f = torch.from_numpy((found.value - 5.5) / 2.5).clamp(-1, 1)
+    np.testing.assert_allclose(two._decode(two.machines_[0].levels(f).numpy()), two.predict(X_new[:3]))
+    hgk.save(two, tmp_path / "two.hgk")
+    assert (hgk.load(tmp_path / "two.hgk").predict(X_new) == two.predict(X_new)).all()
+    column = HGKRegressor(random_state=0, time_budget=1).fit(X, y_new[:600, None])
+    assert column.predict(X_new).shape == (800, 1)
+
+
+def test_the_outputs_of_two_values_are_one_prediction(halves, two, tmp_path):
+    from hgk.cli.models import _outputs
+    from hgk.report import write_report
+
+    assert _outputs(two) == ["prediction"]
+    write_report(two, tmp_path / "report.html")
+    assert "summed over columns" not in (tmp_path / "report.html").read_text()
+
+
+def test_two_values_by_chance_need_no_power():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 3)), rng.random(400) < 0.5
+    assert HGKRegressor(random_state=0, time_budget=2).fit(X, y).machines_[0].levels is None
+
+
+def test_levels_are_for_least_squares_on_one_label_and_never_for_classes(digits, halves):
     X, y, _, _ = digits
+    assert HGKClassifier(random_state=0, time_budget=1).fit(*halves[:2]).machines_[0].levels is None
+    assert HGKRegressor("plain").fit(*halves[:2]).machines_[0].levels is None
     assert HGKClassifier(random_state=0, time_budget=1).fit(X[:300], y[:300]).machines_[0].levels is None
     two = HGKRegressor(random_state=0, time_budget=1).fit(X[:300], np.column_stack([y, y])[:300])
     assert two.machines_[0].levels is None
@@ -235,7 +323,7 @@ def test_what_is_handed_on_is_what_the_judges_say_of_the_plain_kernel(digits):
     noisy = np.clip(np.round((X[:, 0] - 8) / 4 + np.random.default_rng(0).normal(size=500)), -2, 2) / 2
     for labels, taken in ((y / 45 - 1, True), (noisy, False)):
         rows = Rows(torch.from_numpy(X), torch.from_numpy(labels)[:, None], torch.ones(500, dtype=torch.float64))
-        task = Task(rows, np.arange(500) % 5, np.geomspace(0.1, 1e-6, 10), 1.0, ("scaled",) * X.shape[1])
+        task = Task(rows, np.arange(500) % 5, np.geomspace(0.1, 1e-6, 10), 1.0, ("scaled",) * X.shape[1], None, True)
         judges = {fold: Judge.of(task, fold, np.random.default_rng(0)) for fold in (0, 1)}
         found, judged = by_levels(task, judges, np.random.default_rng(1), Progress(), 2)
         assert (found.levels is not None) == taken
@@ -364,6 +452,7 @@ def test_a_file_keeps_levels(digits, model, tmp_path):
         lambda old: Levels(old.values[:-1], old.power),
         lambda old: Levels(old.values.flip(0), old.power),
         lambda old: Levels(old.values, 0.0),
+        lambda old: Levels(old.values[:2], old.power),
         lambda old: None,
     ],
 )

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_regressor
 from sklearn.metrics import mean_pinball_loss
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -129,7 +129,8 @@ class _HGK(BaseEstimator):
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         kinds = tuple(feature.kind for feature in encoder.features)
         clip = CLIP if problem is None else problem.clip
-        task = Task(rows.to(device), self._folds(merged.y, rng), self._lams(rows), clip, kinds, problem)
+        folds, lams = self._folds(merged.y, rng), self._lams(rows)
+        task = Task(rows.to(device), folds, lams, clip, kinds, problem, is_regressor(self))
         plan = self._plan(preset, encoder)
         self._check_size(plan, task.rows, problem)
         workers = self._workers(plan)
@@ -391,7 +392,7 @@ class _HGK(BaseEstimator):
         first = self.machines_[0]
         names = tuple(feature.name for feature in self._inputs.encoder.features)
         self.kernel_ = replace(first.kernel, columns=names, inputs=self._inputs)
-        self.alpha_ = _columns_out(first.alpha.numpy(), self._single_column and first.levels is None)
+        self.alpha_ = _columns_out(first.alpha.numpy(), self._single_column and first.alpha.shape[1] == 1)
         self.lam_, self.gamma_ = first.lam, first.kernel.gamma
         self.feature_importances_ = self.node_importances_.sum(0)
 
@@ -736,7 +737,8 @@ class HGKRegressor(RegressorMixin, _HGK):
         """Bounds at each level, (levels, rows, outputs, 2); the machines are factored once for all levels."""
         rows = self._training_rows("Intervals need")
         n, device = len(rows), device_of(self.device)
-        most = JACKKNIFE if self.machines_[0].levels is None else JACKKNIFE // 4
+        values = self.machines_[0].levels
+        most = JACKKNIFE if values is None or values.outputs == 1 else JACKKNIFE // 4
         some = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(n)[:most]))
         bounds = []
         with threads_for(n, device), on_device(n, device):

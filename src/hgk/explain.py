@@ -41,7 +41,8 @@ class Contributions:
     value : ndarray of shape (n_samples, n_outputs)
         base + the sum of all contributions: the prediction before clipping (and before quantiles are put in order), or
         the value of the decision function (of pairs of classes, where all are against all). A regression that has taken
-        a column for each of few values of the label (``machines_[0].levels``) has an output for each, like classes.
+        a column for each of few values of the label (``machines_[0].levels``) has an output for each, like classes; of
+        a label of two values it is the prediction before its power, too.
     rows : ndarray of shape (n_samples, n_outputs, k)
         Which rows of the machine contribute most, in the order of size: indices into ``machines_[0].X`` (of
         ``X_fit_``, where the machine is exact).

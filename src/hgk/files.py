@@ -777,8 +777,8 @@ def _check_machine(machine: Exact | OnCentres | OfLoss, features: int, outputs: 
     )
     if machine.levels is not None:
         values = machine.levels.values
-        rising = values.ndim == 1 and _real(values) and bool((values.diff() > 0).all())
-        _expect(rising and len(values) == outputs, "the values of the label do not fit the outputs")
+        rising = values.ndim == 1 and len(values) > 1 and _real(values) and bool((values.diff() > 0).all())
+        _expect(rising and machine.levels.outputs == outputs, "the values of the label do not fit the outputs")
         _expect(0 < machine.levels.power < 1e3 and isinstance(machine, Exact | OnCentres), "the power does not fit")
     if isinstance(machine, OfLoss):
         _check_of_loss(machine, outputs, rows)

@@ -257,7 +257,8 @@ class LeaveOneOutGradients(Plan):
             progress.deadline = time.monotonic() + 0.5 * seconds  # for the path over λ; the rest is for the machines
         if task.levels is None:
             return self._train(chosen, wanted, list(judges), rng, progress, seconds)
-        levels = Averages(task, judges).levels(chosen)
+        found = Averages(task, judges).levels(chosen)
+        levels = found if found.outputs > 1 or found.power > 1 else None
         return [replace(m, levels=levels) for m in self._train(chosen, task, list(judges), rng, progress, seconds)]
 
     def _time_for_levels(self, judges: dict[int, Judge]) -> bool:
@@ -597,10 +598,12 @@ def by_levels(
     λ and the power are chosen on one half of the rows set aside and compared on the other, both ways, so that it is not
     the larger number of options that wins.
     """
-    levels = Levels.of(task.rows.Y)
-    if levels is None or len(task.rows) < FEWEST:
+    levels = Levels.of(task.rows.Y) if task.numbers and len(task.rows) >= FEWEST else None
+    if levels is None:
         return task, None
     columns = replace(task, rows=replace(task.rows, Y=levels.columns(task.rows.Y)), levels=levels)
+    if levels.outputs == 1:
+        return columns, None
     children = [np.random.default_rng(rng.integers(2**32)) for _ in range(2)]  # the kinds' own are spawned
     with threads(1):
         judged = Parallel(n_jobs=min(2, workers), require="sharedmem")(
@@ -746,7 +749,7 @@ class Averages:
 
     @property
     def labels(self) -> torch.Tensor:
-        return cast(Levels, self.task.levels).values.to(self.rows.Y)[self.rows.Y.argmax(1, keepdim=True)]
+        return cast(Levels, self.task.levels).labels(self.rows.Y)
 
     def report(self, members: Sequence[Trial]) -> dict[str, float]:
         """The error of predicted labels; of classes also how many are wrong, of levels their power."""

@@ -271,8 +271,8 @@ def mean_grid(grids: Sequence) -> GridResult | LossGrid:
 @dataclass(frozen=True)
 class Task:
     """What all plans need to know: the rows, their folds, the λ to try, the clipping bound, each feature's kind, and
-    what is to be solved in the end: None is least squares, by its own exact ways. With ``levels`` the rows' outputs are
-    columns of one label's values.
+    what is to be solved in the end: None is least squares, by its own exact ways. ``numbers`` says that labels are
+    numbers, not classes; with ``levels`` the rows' outputs are columns of one such label's values.
     """
 
     rows: Rows
@@ -281,6 +281,7 @@ class Task:
     clip: float
     features: tuple[str, ...] = ()
     problem: Problem | None = None
+    numbers: bool = False
     levels: Levels | None = None
 
     @property

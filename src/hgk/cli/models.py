@@ -552,7 +552,7 @@ def _outputs(model: Model) -> list[str]:
         classes = model.classes_[1:] if model._single_column else model.classes_
         return [str(c) for c in classes]
     first = model.machines_[0]
-    if first.levels is not None:
+    if first.levels is not None and first.levels.outputs > 1:
         return [f"{v:.12g}" for v in model._y_scaling.inverse(first.levels.values.numpy()[:, None])[:, 0]]
     return ["prediction"] if model._single_column else [f"prediction {j}" for j in range(first.alpha.shape[1])]
 
