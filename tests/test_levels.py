@@ -12,7 +12,9 @@ import torch
 from sklearn.datasets import load_digits
 
 import hgk
+import hgk.estimators
 import hgk.gradients
+import hgk.levels
 from hgk import HGKClassifier, HGKRegressor
 from hgk.architectures import isotropic
 from hgk.explain import contributions, influence
@@ -20,7 +22,7 @@ from hgk.files import ModelFileError, describe
 from hgk.gradients import Judge, LeaveOneOutGradients, _crossed, by_levels, judge_lams
 from hgk.kernels import HierarchicalKernel, MeanKernel
 from hgk.levels import POWERS, POWERS_OF_TWO, Levels
-from hgk.machines import Rows, average, leave_two_out_average, loo_average, train, train_on_mean
+from hgk.machines import Rows, average, leave_two_out_average, loo_average, proportions, train, train_on_mean
 from hgk.progress import Progress
 from hgk.selection import Task
 from hgk.solvers.path import held_out_path
@@ -260,7 +262,9 @@ def halves():
 @pytest.fixture(scope="module")
 def two(halves):
     X, y, _, _ = halves
-    return HGKRegressor(random_state=0, time_budget=3).fit(X, y)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hgk.gradients, "SHARPENED", 600)
+        return HGKRegressor(random_state=0, time_budget=3).fit(X, y)
 
 
 def test_where_two_values_are_certain_the_power_makes_it_so(halves, two):
@@ -289,27 +293,56 @@ def test_all_that_is_made_of_a_model_of_two_values(halves, two, tmp_path):
     np.testing.assert_allclose(two._decode(two.machines_[0].levels(f).numpy()), two.predict(X_new[:3]))
     hgk.save(two, tmp_path / "two.hgk")
     assert (hgk.load(tmp_path / "two.hgk").predict(X_new) == two.predict(X_new)).all()
-    column = HGKRegressor(random_state=0, time_budget=1).fit(X, y_new[:600, None])
-    assert column.predict(X_new).shape == (800, 1)
 
 
 def test_the_outputs_of_two_values_are_one_prediction(halves, two, tmp_path):
-    from hgk.cli.models import _outputs
+    from hgk.cli.models import _outputs, _power_said, _row_explained
     from hgk.report import write_report
 
-    assert _outputs(two) == ["prediction"]
+    assert _outputs(two) == ["prediction before its power"]
+    said = _row_explained(two, halves[2][:1], 3)
+    power = said["power"]
+    assert said["values"] == [3.0, 8.0]
+    odds = (said["outputs"][0]["value"] - 3) / (8 - said["outputs"][0]["value"])
+    assert said["prediction"] == pytest.approx(3 + 5 * odds**power / (1 + odds**power))
+    assert _power_said(said["values"], power) == (
+        f"the prediction below, moved to the nearer of 3 and 8 by the power {power:g} of its odds"
+    )
     write_report(two, tmp_path / "report.html")
-    assert "summed over columns" not in (tmp_path / "report.html").read_text()
+    text = (tmp_path / "report.html").read_text()
+    assert "summed over columns" not in text
+    assert "before their power" in text
 
 
-def test_two_values_by_chance_need_no_power():
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(400, 3)), rng.random(400) < 0.5
-    assert HGKRegressor(random_state=0, time_budget=2).fit(X, y).machines_[0].levels is None
+def test_two_values_of_few_rows_have_no_power(halves):
+    assert HGKRegressor(random_state=0, time_budget=1).fit(*halves[:2]).machines_[0].levels is None
 
 
-def test_levels_are_for_least_squares_on_one_label_and_never_for_classes(digits, halves):
+def test_a_power_takes_no_time(halves, monkeypatch):
+    monkeypatch.setattr(hgk.gradients, "SHARPENED", 600)
+    monkeypatch.setattr(hgk.gradients.LeaveOneOutGradients, "_time_to_compare", lambda *_: False)
+    X, y, X_new, _ = halves
+    column = HGKRegressor(random_state=0, time_budget=1).fit(X, y[:, None])
+    assert column.machines_[0].levels.power > 1
+    assert column.predict(X_new).shape == (800, 1)
+
+
+def test_a_power_of_1_leaves_the_machine_of_the_labels(halves, monkeypatch):
+    """Also of labels that rounding keeps from ±1: (K + c I) α is Y."""
+    X, y, _, _ = halves
+    monkeypatch.setattr(hgk.gradients, "SHARPENED", 600)
+    monkeypatch.setattr(hgk.levels, "POWERS_OF_TWO", (1.0,))
+    model = HGKRegressor(random_state=0, time_budget=2).fit(X, np.where(y > 5, 1.0, np.nextafter(1.0, 2)))
+    first, rows = model.machines_[0], model._rows
+    assert first.levels is None
+    assert not bool((rows.Y.abs() == 1).all())
+    K = sum(p * m.kernel.matrix(rows.X) for p, m in zip(proportions(model.machines_), model.machines_, strict=True))
+    torch.testing.assert_close(K @ first.alpha + 600 * first.lam * first.alpha, rows.Y)
+
+
+def test_levels_are_for_least_squares_on_one_label_and_never_for_classes(digits, halves, monkeypatch):
     X, y, _, _ = digits
+    monkeypatch.setattr(hgk.gradients, "SHARPENED", 600)
     assert HGKClassifier(random_state=0, time_budget=1).fit(*halves[:2]).machines_[0].levels is None
     assert HGKRegressor("plain").fit(*halves[:2]).machines_[0].levels is None
     assert HGKClassifier(random_state=0, time_budget=1).fit(X[:300], y[:300]).machines_[0].levels is None
@@ -351,7 +384,7 @@ def test_a_small_budget_goes_without_the_comparison(digits):
     X, y, _, _ = digits
     model = HGKRegressor(random_state=0, time_budget=0.05).fit(X, y)
     assert not [e for e in model.history_ if e["stage"] == "levels"]
-    assert LeaveOneOutGradients(budget=1.0)._time_for_levels({}) is True
+    assert LeaveOneOutGradients(budget=1.0)._time_to_compare({}) is True
 
 
 def test_labels_that_differ_by_rounding_are_one_value():
@@ -452,7 +485,7 @@ def test_a_file_keeps_levels(digits, model, tmp_path):
         lambda old: Levels(old.values[:-1], old.power),
         lambda old: Levels(old.values.flip(0), old.power),
         lambda old: Levels(old.values, 0.0),
-        lambda old: Levels(old.values[:2], old.power),
+        lambda old: Levels(old.values[:1], old.power),
         lambda old: None,
     ],
 )
@@ -463,6 +496,14 @@ def test_a_file_whose_levels_do_not_fit_is_refused(model, tmp_path, levels):
     hgk.save(twin, path)
     with pytest.raises(ModelFileError, match="fit"):
         hgk.load(path)
+
+
+def test_a_file_of_one_value_is_refused(two, tmp_path):
+    twin = pickle.loads(pickle.dumps(two))
+    twin.machines_ = [replace(m, levels=Levels(TWO[:1], 1.2)) for m in twin.machines_]
+    hgk.save(twin, tmp_path / "altered.hgk")
+    with pytest.raises(ModelFileError, match="fit"):
+        hgk.load(tmp_path / "altered.hgk")
 
 
 def test_explanations_have_an_output_for_each_value(digits, model):
@@ -495,3 +536,18 @@ def test_a_report_of_levels_is_in_the_unit_of_the_label(model, tmp_path):
     rows = model._rows
     loo = float(rows.weight @ ((model._loo_of_rows() - rows.Y) ** 2)[:, 0] / rows.weight.sum())
     assert errors[findings.OURS, findings.LOO].risk == pytest.approx(loo)
+
+
+def test_intervals_take_fewer_rows_where_there_is_a_column_for_each_value(model, two, digits, halves, monkeypatch):
+    taken = []
+    inner = hgk.estimators.loo_average
+
+    def spy(*given):
+        taken.append(len(given[-1]))
+        return inner(*given)
+
+    monkeypatch.setattr(hgk.estimators, "loo_average", spy)
+    monkeypatch.setattr(hgk.estimators, "JACKKNIFE", 40)
+    model.predict_interval(digits[2][:5])
+    two.predict_interval(halves[2][:5])
+    assert taken == [10, 40]

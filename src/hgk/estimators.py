@@ -526,10 +526,11 @@ class HGKRegressor(RegressorMixin, _HGK):
     preset : {"default", "algorithm1", "paper", "plain"}, default="default"
         What is learned, and how. "default": depth-2 kernels of smooth, rough and oblique nodes on scaled and rank
         copies of the columns, by mini-batches of exact leave-one-out gradients, chosen and averaged on rows set
-        aside. "algorithm1": a depth-2 kernel with 8 nodes by a short run of the paper's Algorithm 1. "paper":
-        the paper's protocol, seven architectures chosen by 5-fold cross-validation, each by a full run of
-        Algorithm 1 per fold (hours for thousands of rows). "plain": the isotropic Gaussian kernel; only λ and γ
-        are chosen.
+        aside; where a label has few values, predictions lean to the likelier ones as far as that is better there
+        (``machines_[0].levels``). "algorithm1": a depth-2 kernel with 8 nodes by a short run of the paper's
+        Algorithm 1. "paper": the paper's protocol, seven architectures chosen by 5-fold cross-validation, each by a
+        full run of Algorithm 1 per fold (hours for thousands of rows). "plain": the isotropic Gaussian kernel; only λ
+        and γ are chosen.
     loss : {"least_squares", "pinball", "expectile", "epsilon_insensitive"} or Loss, default="least_squares"
         L. Losses other than least squares are solved on the kernel that the preset learns (by least squares, but for
         the presets of Algorithm 1, whose risks are those of the loss), with a λ of their own that five folds choose;
@@ -576,7 +577,7 @@ class HGKRegressor(RegressorMixin, _HGK):
     alpha_ : ndarray of shape (n_rows,) or (n_rows, n_outputs)
         Coefficients of the distinct training rows (beyond 10,000 of them, on an accelerator beyond what its memory
         holds: of the centres, ``machines_[0].X``), for labels scaled to [-1, 1]; where the default preset has taken a
-        column for each of few values of the label (``machines_[0].levels``), for columns of ±1.
+        column for each of three to forty values of the label, for columns of ±1.
     lam_, gamma_ : float
         Chosen regularisation and width.
     machines_ : list of Machine
@@ -685,7 +686,7 @@ class HGKRegressor(RegressorMixin, _HGK):
         return None
 
     def predict(self, X) -> np.ndarray:
-        """Predictions, clipped to the range of the training labels."""
+        """Predictions, clipped to the range of the training labels; where these have few values, see ``preset``."""
         return self._decode(self._predict_columns(X))
 
     def predict_interval(self, X, coverage: float = 0.9) -> np.ndarray:

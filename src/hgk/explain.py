@@ -4,8 +4,9 @@ A prediction is a sum over training rows. With machines m of shares p_m (which s
 
     f(x) = Σ_i c_i(x),    c_i(x) = Σ_m p_m α_i^m k_m(x_i, x),
 
-clipped to [-1, 1] and, for regression, y = middle + half · f. What stands between x and a training row x_i is a sum
-over the children of each tree's top node, with weights w_j and kernels k_j:
+clipped to [-1, 1] and, for regression, y = middle + half · f (a label of few values may come from f by
+:mod:`hgk.levels`). What stands between x and a training row x_i is a sum over the children of each tree's top node,
+with weights w_j and kernels k_j:
 
     -log k_m(x_i, x) = γ⁻² Σ_j 2 w_j² (1 - k_j(x_i, x))
 
@@ -41,8 +42,8 @@ class Contributions:
     value : ndarray of shape (n_samples, n_outputs)
         base + the sum of all contributions: the prediction before clipping (and before quantiles are put in order), or
         the value of the decision function (of pairs of classes, where all are against all). A regression that has taken
-        a column for each of few values of the label (``machines_[0].levels``) has an output for each, like classes; of
-        a label of two values it is the prediction before its power, too.
+        a column for each of few values of the label (``machines_[0].levels``) has an output for each, like classes.
+        Where a label of two values has a power, it is the prediction before clipping and before the power.
     rows : ndarray of shape (n_samples, n_outputs, k)
         Which rows of the machine contribute most, in the order of size: indices into ``machines_[0].X`` (of
         ``X_fit_``, where the machine is exact).

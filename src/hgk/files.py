@@ -51,7 +51,7 @@ from hgk.problems import OfLoss
 from hgk.progress import honest_error, tried_kinds
 
 SCHEMA = 3
-# In 1 no machines shared their coefficients; in 2 none had a column for each value of a label.
+# In 1 no machines shared their coefficients; in 2 none had levels, a power for the few values of a label.
 UPGRADES: dict[int, Callable[[dict], dict]] = {1: lambda description: description, 2: lambda description: description}
 Model = HGKRegressor | HGKQuantileRegressor | HGKClassifier
 ESTIMATORS: dict[str, type[Model]] = {

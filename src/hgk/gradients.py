@@ -1,7 +1,7 @@
 """The default learner: weights by leave-one-out gradients, kinds of trees chosen on rows no gradient has seen.
 
     set a fold of the rows aside (several folds when rows are few)
-    if the labels have few values and the plain kernel does better so, take a column for each (:mod:`hgk.levels`)
+    if labels have three to forty values and the plain kernel does better so, take a column for each (:mod:`hgk.levels`)
     for every kind of tree: learn its weights on the other rows, by small and then by larger batches;
         drop the weights that hardly matter; predict the rows set aside at every λ, with the width of the batches
         and with a narrower one
@@ -72,6 +72,9 @@ OUTPUTS = 3
 # rows (experiments/default/efforts.jsonl, five splits) leaving that kind out changed the error of covtype, with 64
 # features, by 1.8 % (standard error 1.0), and the mean over all sets by -0.5 % (0.8).
 SEVERAL = 32
+# Rows from which on a label of two values has a power. With fewer set aside than 600 it would often be one by chance:
+# of a weak signal in 200 rows the error grew by 12 % (tried, not recorded).
+SHARPENED = 3000
 # Rows squared times outputs up to which a grid over all folds takes seconds (tried, not recorded: seven times as much,
 # 3000 rows and 40 outputs, took 70 s).
 GRID = 5e7
@@ -190,9 +193,10 @@ def usual_effort(n: int, features: int, outputs: int = 1) -> Effort:
     """Without a budget. Few rows: few steps, before the criterion is overfitted. Many features: more weights to learn
     from all rows. Many outputs: a step tells more.
 
-    On training rows of covtype (64 features) 20 last steps of 2001 rows after 50 of 1001 gave an error 0.9 % below that
-    of 12 of 1501 after 80, for the same time (standard error 0.2), and on higgs and satimage with 56 and 72 features no
-    clear difference (experiments/default/efforts.jsonl, runs 7 and 8: ten splits). 25 steps at 1001 rows instead of 40
+    On training rows of covtype (64 features), after 80 steps of 1001 rows and 12 last ones of 1501, the error was
+    larger by 0.9 % (standard error 0.3) than after 50 and 20 of 2001, and by 1.0 % than after 40 and 14 of 2501; on
+    higgs and satimage, with 56 and 72 features, 40 and 20 of 2001 made no clear difference
+    (experiments/default/efforts.jsonl, runs 7 and 8: ten splits). 25 steps at 1001 rows instead of 40
     made no difference beyond noise with 26, 10 and 6 outputs; with 7, on shuttle, the error was twice as large, with a
     standard error of nearly as much (there, run 5: six splits of four sets).
     """
@@ -210,10 +214,10 @@ EFFORTS = [
     Effort(2, 60, 501),
     Effort(9, 60, 401, 20, 701, 5, 1001),
     Effort(9, 100, 401, 40, 1001, 8, 1251),
-    Effort(9, 100, 401, 40, 1001, 20, 2001),
-    Effort(9, 120, 501, 120, 1001, 20, 2001),
-    Effort(9, 120, 701, 120, 1501, 20, 2001),
-    Effort(9, 200, 1001, 200, 2001, 20, 2501),
+    Effort(9, 100, 401, 80, 1001, 12, 1501),
+    Effort(9, 120, 501, 120, 1001, 12, 1501),
+    Effort(9, 120, 701, 120, 1501, 12, 2001),
+    Effort(9, 200, 1001, 200, 2001, 12, 2501),
 ]
 
 
@@ -238,8 +242,8 @@ class LeaveOneOutGradients(Plan):
         folds = self._held_out_folds(task)
         judges = {fold: Judge.of(task, fold, rng) for fold in folds}
         plain = None
-        if wanted.problem is None and self._time_for_levels(judges):
-            task, plain = by_levels(task, judges, rng, progress, workers)
+        if wanted.problem is None and wanted.numbers:
+            task, plain = by_levels(task, judges, rng, progress, workers, self._time_to_compare(judges))
         effort = usual_effort(len(task.rows), columns_of(task.features), task.rows.Y.shape[1])
         if self.budget is not None:
             effort = self._affordable(effort, task, len(folds), workers, rng)
@@ -255,12 +259,13 @@ class LeaveOneOutGradients(Plan):
             progress.deadline = time.monotonic() + 0.5 * seconds  # for the path over λ; the rest is for the machines
         if task.levels is None:
             return self._train(chosen, wanted, list(judges), rng, progress, seconds)
-        found = Averages(task, judges).levels(chosen)
-        levels = found if found.outputs > 1 or found.power > 1 else None
+        levels = Averages(task, judges).levels(chosen)
+        if levels.outputs == 1 and levels.power == 1:
+            return self._train(chosen, wanted, list(judges), rng, progress, seconds)
         return [replace(m, levels=levels) for m in self._train(chosen, task, list(judges), rng, progress, seconds)]
 
-    def _time_for_levels(self, judges: dict[int, Judge]) -> bool:
-        """Whether their factors, of 16 λ and at 3e10 operations a second, take a small part of the budget."""
+    def _time_to_compare(self, judges: dict[int, Judge]) -> bool:
+        """Whether the factors of columns, of 16 λ and at 3e10 operations a second, take a small part of the budget."""
         operations = sum(16 * len(judge.some) ** 3 / 3 for judge in judges.values())
         return self.budget is None or operations / 3e10 < 0.1 * self.budget
 
@@ -588,20 +593,28 @@ def _width(kernel: HierarchicalKernel, rows: Rows, task: Task) -> float:
 
 
 def by_levels(
-    task: Task, judges: dict[int, Judge], rng: np.random.Generator, progress: Progress, workers: int
+    task: Task,
+    judges: dict[int, Judge],
+    rng: np.random.Generator,
+    progress: Progress,
+    workers: int,
+    time_to_compare: bool = True,
 ) -> tuple[Task, list[Judged] | None]:
     """The task with a column for each value of the labels, where they are few and the plain kernel predicts the rows
-    set aside better so; and what the judges said of that kernel, if they were asked.
+    set aside better so; and what the judges said of that kernel, if they were asked. Two values have one column, as
+    before, and there is nothing to compare.
 
     λ and the power are chosen on one half of the rows set aside and compared on the other, both ways, so that it is not
     the larger number of options that wins.
     """
-    levels = Levels.of(task.rows.Y) if task.numbers and len(task.rows) >= FEWEST else None
+    levels = Levels.of(task.rows.Y) if len(task.rows) >= FEWEST else None
     if levels is None:
         return task, None
     columns = replace(task, rows=replace(task.rows, Y=levels.columns(task.rows.Y)), levels=levels)
     if levels.outputs == 1:
-        return columns, None
+        return columns if len(task.rows) >= SHARPENED else task, None
+    if not time_to_compare:
+        return task, None
     children = [np.random.default_rng(rng.integers(2**32)) for _ in range(2)]  # the kinds' own are spawned
     with threads(1):
         judged = Parallel(n_jobs=min(2, workers), require="sharedmem")(

@@ -78,7 +78,7 @@ class Machine(ABC):
     alpha: torch.Tensor
     ridge_added: float = 0.0
     share: float = 1.0  # in an average, relative to the others
-    levels: Levels | None = None  # where the outputs are columns of one label's values
+    levels: Levels | None = None  # where the outputs are columns of one label's few values, to be sharpened
 
     @property
     def clip(self) -> float:

@@ -521,8 +521,9 @@ def _learning_section(model: Model, data: dict[str, Any]) -> str:
             "Hollow: the criterion at the end of the runs; full: the error on rows set aside. The distance is the "
             "criterion's optimism; the plain kernel learns no weights and has no criterion."
         )
-        if (levels := model.machines_[0].levels) is not None and levels.outputs > 1:
-            caption += " Errors are summed over columns, one for each value of the label."
+        if (levels := model.machines_[0].levels) is not None:
+            several = " Errors are summed over columns, one for each value of the label."
+            caption += several if levels.outputs > 1 else " Errors are of predictions before their power."
         parts.append(figure("optimism", "Optimism of the criterion", caption))
     return f'<div class="figures">{"".join(parts)}</div>' if parts else "<p>No weights were learned.</p>"
 

@@ -526,7 +526,8 @@ def _row_explained(model: Model, X: Any, top: int) -> dict[str, Any]:
     x, first, leading = model._features(X)[0], model.machines_[0], _importances(model)
     said: dict[str, Any] = {"prediction": model.predict(X)[0], "outputs": []}
     if first.levels is not None:
-        said["power"] = first.levels.power
+        values = model._y_scaling.inverse(first.levels.values.numpy()[:, None])[:, 0]
+        said |= {"power": first.levels.power, "values": values.tolist()}
     for j, output in enumerate(outputs):
         apart = node_terms(first.kernel, x, first.X[torch.from_numpy(found.rows[0, j])])
         rows = []
@@ -554,6 +555,8 @@ def _outputs(model: Model) -> list[str]:
     first = model.machines_[0]
     if first.levels is not None and first.levels.outputs > 1:
         return [f"{v:.12g}" for v in model._y_scaling.inverse(first.levels.values.numpy()[:, None])[:, 0]]
+    if first.levels is not None:
+        return ["prediction before its power"]
     return ["prediction"] if model._single_column else [f"prediction {j}" for j in range(first.alpha.shape[1])]
 
 
@@ -570,8 +573,7 @@ def _labels(model: Model) -> list[Any]:
 def _show_row(said: dict[str, Any], row: int) -> None:
     console.print(f"row {row}: prediction {_cell(said['prediction'])}", markup=False)
     if "power" in said:
-        what = "the mean of the values below, each in proportion to ((1 + f) / 2) to the power of"
-        console.print(f"{what} {said['power']:g}", markup=False)
+        console.print(_power_said(said["values"], said["power"]), markup=False)
     for output in said["outputs"]:
         cells = list(output["rows"][0].get("cells", {}))[:4]
         listing = Listing("training row", "label", "similarity", "contribution", *map(_plain, cells))
@@ -584,6 +586,13 @@ def _show_row(said: dict[str, Any], row: int) -> None:
                 number, _cell(entry["label"]), f"{entry['similarity']:.3f}", f"{entry['contribution']:+.5g}", *shown
             )
         console.print(listing)
+
+
+def _power_said(values: Sequence[float], power: float) -> str:
+    if len(values) > 2:
+        return f"the mean of the values below, each in proportion to ((1 + f) / 2) to the power of {power:g}"
+    low, high = (f"{value:.5g}" for value in values)
+    return f"the prediction below, moved to the nearer of {low} and {high} by the power {power:g} of its odds"
 
 
 def _cell(value: Any) -> str:
