@@ -21,7 +21,7 @@ from hgk.explain import contributions, influence
 from hgk.files import ModelFileError, describe
 from hgk.gradients import Judge, LeaveOneOutGradients, _crossed, by_levels, judge_lams
 from hgk.kernels import HierarchicalKernel, MeanKernel
-from hgk.levels import POWERS, POWERS_OF_TWO, Levels
+from hgk.levels import POWERS, POWERS_FOR_TWO, Levels
 from hgk.machines import Rows, average, leave_two_out_average, loo_average, proportions, train, train_on_mean
 from hgk.progress import Progress
 from hgk.selection import Task
@@ -71,7 +71,7 @@ def test_two_values_have_one_column_and_what_two_would_say():
     assert torch.equal(levels.columns(rows.Y), rows.Y)
     assert torch.equal(levels.labels(rows.Y), rows.Y)
     f = torch.linspace(-1.2, 1.2, 13, dtype=torch.float64)[:, None]
-    for power in POWERS_OF_TWO:
+    for power in POWERS_FOR_TWO:
         q = np.clip((1 + f.numpy()) / 2, 0, 1)
         expected = (q**power - (1 - q) ** power) / (q**power + (1 - q) ** power)
         t = Levels(TWO, power)(f)
@@ -331,7 +331,7 @@ def test_a_power_of_1_leaves_the_machine_of_the_labels(halves, monkeypatch):
     """Also of labels that rounding keeps from ±1: (K + c I) α is Y."""
     X, y, _, _ = halves
     monkeypatch.setattr(hgk.gradients, "SHARPENED", 600)
-    monkeypatch.setattr(hgk.levels, "POWERS_OF_TWO", (1.0,))
+    monkeypatch.setattr(hgk.levels, "POWERS_FOR_TWO", (1.0,))
     model = HGKRegressor(random_state=0, time_budget=2).fit(X, np.where(y > 5, 1.0, np.nextafter(1.0, 2)))
     first, rows = model.machines_[0], model._rows
     assert first.levels is None

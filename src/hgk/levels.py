@@ -25,10 +25,10 @@ import torch
 # Values at most, and rows per value at least, on average.
 MOST, PER_VALUE = 40, 20
 # Powers to choose from; and for two values, where least squares on y is nearly right already. On parts of training rows
-# (experiments/default/powers.jsonl: twelve splits of six sets) these changed the error by -2.4 to
-# 0.3 %, -0.9 % in the mean; up to 2 instead of 1.3 it was -0.8 %.
+# (experiments/default/powers.jsonl: twelve splits of six sets) these changed the error by -2.4 to 0.3 %, -0.9 % in the
+# mean; up to 2 instead of 1.3 it was -0.8 %.
 POWERS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0)
-POWERS_OF_TWO = (1.0, 1.1, 1.2, 1.3)
+POWERS_FOR_TWO = (1.0, 1.1, 1.2, 1.3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Levels:
 
     @property
     def powers(self) -> tuple[float, ...]:
-        return POWERS_OF_TWO if len(self.values) == 2 else POWERS
+        return POWERS_FOR_TWO if len(self.values) == 2 else POWERS
 
     def columns(self, Y: torch.Tensor) -> torch.Tensor:
         """±1, a column per output; labels that are none of the values belong to the nearest."""
@@ -70,8 +70,9 @@ class Levels:
     def __call__(self, f: torch.Tensor, dim: int = -1) -> torch.Tensor:
         """t, in place of the values of f along ``dim``."""
         if self.outputs == 1:
+            low, high = self.values.tolist()
             q = ((1 + f) / 2).clamp(0, 1)
-            low, high, p = *self.values.tolist(), q**self.power
+            p = q**self.power
             return low + (high - low) * p / (p + (1 - q) ** self.power)
         q = ((1 + f) / 2).clamp(0, 1).movedim(dim, -1) ** self.power
         t = (q @ self.values.to(q)) / q.sum(-1).clamp_min(torch.finfo(q.dtype).tiny)
