@@ -738,8 +738,8 @@ class HGKRegressor(RegressorMixin, _HGK):
         """Bounds at each level, (levels, rows, outputs, 2); the machines are factored once for all levels."""
         rows = self._training_rows("Intervals need")
         n, device = len(rows), device_of(self.device)
-        values = self.machines_[0].levels
-        most = JACKKNIFE if values is None or values.outputs == 1 else JACKKNIFE // 4
+        # of columns for the values of a label, which are many, fewer rows
+        most = JACKKNIFE if self.machines_[0].alpha.shape[1] == rows.Y.shape[1] else JACKKNIFE // 4
         some = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(n)[:most]))
         bounds = []
         with threads_for(n, device), on_device(n, device):

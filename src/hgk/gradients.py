@@ -39,7 +39,7 @@ from hgk import fused
 from hgk.architectures import Architecture, isotropic, two_layers, with_kinds
 from hgk.arrays import accelerated, exact_rows, threads
 from hgk.kernels import HierarchicalKernel, MeanKernel
-from hgk.levels import POWERS, Levels
+from hgk.levels import Levels
 from hgk.machines import Machine, Rows, clipped_risk, train, train_on_centres, train_on_mean, wrong_classes
 from hgk.optimisers.adam import Adam, Run
 from hgk.optimisers.recorded import RecordedRun, run_together
@@ -627,7 +627,7 @@ def by_levels(
     if not (len(numbers) and len(f)):
         return task, None
     number = _crossed(numbers[None], y, share)
-    level = _crossed(torch.stack([replace(levels, power=s)(f) for s in POWERS]), y, share)
+    level = _crossed(torch.stack([replace(levels, power=s)(f) for s in levels.powers]), y, share)
     taken = level < number
     progress.report(stage="levels", values=len(levels.values), taken=taken, number=number, level=level)
     return (columns, judged[1]) if taken else (task, judged[0])

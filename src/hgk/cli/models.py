@@ -31,6 +31,7 @@ from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor, St
 from hgk.explain import contributions, error_words, given_rows, node_terms, plain_remark, remark_on_plain
 from hgk.files import describe, load, save
 from hgk.inputs import is_mixed
+from hgk.levels import Levels
 from hgk.plans import PRESETS
 from hgk.progress import ASIDE, Event
 
@@ -526,8 +527,7 @@ def _row_explained(model: Model, X: Any, top: int) -> dict[str, Any]:
     x, first, leading = model._features(X)[0], model.machines_[0], _importances(model)
     said: dict[str, Any] = {"prediction": model.predict(X)[0], "outputs": []}
     if first.levels is not None:
-        values = model._y_scaling.inverse(first.levels.values.numpy()[:, None])[:, 0]
-        said |= {"power": first.levels.power, "values": values.tolist()}
+        said |= {"power": first.levels.power, "values": _values(model, first.levels)}
     for j, output in enumerate(outputs):
         apart = node_terms(first.kernel, x, first.X[torch.from_numpy(found.rows[0, j])])
         rows = []
@@ -554,10 +554,15 @@ def _outputs(model: Model) -> list[str]:
         return [str(c) for c in classes]
     first = model.machines_[0]
     if first.levels is not None and first.levels.outputs > 1:
-        return [f"{v:.12g}" for v in model._y_scaling.inverse(first.levels.values.numpy()[:, None])[:, 0]]
+        return [f"{v:.12g}" for v in _values(model, first.levels)]
     if first.levels is not None:
         return ["prediction before its power"]
     return ["prediction"] if model._single_column else [f"prediction {j}" for j in range(first.alpha.shape[1])]
+
+
+def _values(model: Model, levels: Levels) -> list[float]:
+    """Of the label, in its unit."""
+    return model._y_scaling.inverse(levels.values.numpy()[:, None])[:, 0].tolist()
 
 
 def _labels(model: Model) -> list[Any]:
