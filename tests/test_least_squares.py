@@ -158,7 +158,7 @@ def test_training_a_machine_uses_the_weights():
 def test_averaged_machine_is_the_mean_of_its_parts_and_so_are_its_leave_one_out_predictions():
     rows = random_rows(30, weighted=True)
     parts = [torch.arange(0, 20), torch.arange(10, 30)]
-    together = train(KERNEL, rows, 1e-3, parts)
+    together = train(KERNEL, rows, 1e-3, [(part, rows.weight[part]) for part in parts])
     singles = [train(KERNEL, rows[part], 1e-3) for part in parts]
     X = random_rows(15, seed=7).X
     expected = torch.stack([m(X) for m in singles]).mean(0)
@@ -184,7 +184,7 @@ def machines_of_every_kind(rows):
     centres, out = torch.arange(0, 40, 3), torch.arange(0, 40, 4)
     return {
         "one part": train(KERNEL, rows, 1e-3),
-        "two parts": train(KERNEL, rows, 1e-3, parts),
+        "two parts": train(KERNEL, rows, 1e-3, [(part, rows.weight[part]) for part in parts]),
         "centres": train_on_centres(KERNEL, rows, [1e-3], centres, out, 1.0, Progress()),
         "mean": functions(train_on_mean(MEAN, rows, 1e-3))[0][1],
     }
@@ -332,8 +332,8 @@ def test_a_single_precision_that_needs_a_ridge_is_not_taken(monkeypatch):
 
     def needy(mean, rows, lam, parts=None, dtype=None):
         asked.append(dtype)
-        parts, alpha, ridge = solve(mean, rows, lam, parts)
-        return parts, alpha + (dtype is not None), 1e-6 if dtype is not None else ridge
+        alpha, ridge = solve(mean, rows, lam, parts)
+        return alpha + (dtype is not None), 1e-6 if dtype is not None else ridge
 
     monkeypatch.setattr(machines, "_solve", needy)
     torch.testing.assert_close(train_on_mean(MEAN, rows, 1e-2)[0].alpha, expected, rtol=1e-3, atol=1e-3)

@@ -222,7 +222,7 @@ def test_digits_as_numbers_are_levels_and_predicted_better_so(digits, model, mon
     (event,) = [e for e in model.history_ if e["stage"] == "levels"]
     assert event["taken"]
     assert event["level"] < event["number"]
-    monkeypatch.setattr(hgk.gradients.Levels, "of", lambda Y: None)
+    monkeypatch.setattr(hgk.gradients.Levels, "of", lambda Y, given: None)
     number = HGKRegressor(random_state=0, time_budget=4).fit(X, y)
     assert number.machines_[0].levels is None
     errors = [np.mean((m.predict(X_new) - y_new) ** 2) for m in (model, number)]

@@ -277,6 +277,12 @@ def weights(sample_weight: Any, rows: int) -> np.ndarray:
     return np.where(weight < 1e-12 * weight.max(), 0.0, weight)
 
 
+def repetitions(weight: np.ndarray) -> np.ndarray:
+    """How often each row was given: whole weights count, others are relative, and every row was given once."""
+    whole = bool((weight == np.round(weight)).all()) and weight.max() < 2**53
+    return weight if whole else (weight > 0).astype(float)
+
+
 # -------------------------------------------------------------------------------------------------------- words
 
 

@@ -6,22 +6,24 @@ criterion that depends on K through α and G has
     ∂J/∂K = -½ (u αᵀ + α uᵀ) - G H G,      u = G ∂J/∂α,   H = ∂J/∂G (symmetric)
     ∂J/∂log λ = c Σ_i (∂J/∂K)_ii / s_i
 
-    LeaveOneOut         J = (1/n) Σ s_i r_i²,   r_i = α_i / G_ii
-                        ∂J/∂α_i = 2 s_i r_i / (n G_ii),     H = diag(-2 s_i r_i² / (n G_ii))
+    LeaveOneOut         J = (1/n) Σ s_i r_i²,   r_i = α_i / D_i,   D_i = G_ii / m_i + (1 - 1/m_i) s_i / c
+                        ∂J/∂α_i = 2 s_i r_i / (n D_i),     H = diag(-2 s_i r_i² / (n m_i D_i)),
+                        and ∂J/∂log λ has Σ 2 s_i r_i² (1 - 1/m_i) s_i / (n c D_i) more
     KFold               r_B = G_BB⁻¹ α_B for every fold B,   J as above
                         ∂J/∂α_B = g_B = (2/n) G_BB⁻¹ S_B r_B,     H_BB = -½ (g_B r_Bᵀ + r_B g_Bᵀ)
     HoldOut             α on D1, J = (1/n2) Σ_{D2} s_j (t_j - y_j)²,  t = K21 α,  e = ∂J/∂t
                         ∂J/∂K21 = e αᵀ,    ∂J/∂K11 = -½ (u αᵀ + α uᵀ),  u = G K12 e
     MarginalLikelihood  J = (1/2n) (yᵀ α + log det A),   ∂J/∂K = (1/2n) (G - α αᵀ), summed over outputs
 
-Several outputs share G; J is their sum. Factors and α are in double precision, whatever K is; so is G, unless the
-criterion is asked for single precision, which is enough for a gradient (see :class:`LeaveOneOut`).
+A row that was given m_i times stands for as many repetitions, and leave-one-out leaves one of them; m_i = 1 gives
+r_i = α_i / G_ii. Several outputs share G; J is their sum. Factors and α are in double precision, whatever K is; so is
+G, unless the criterion is asked for single precision, which is enough for a gradient (see :class:`LeaveOneOut`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -106,16 +108,21 @@ class LeaveOneOut:
 
     dtype: torch.dtype = torch.float64
 
-    def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: Lam, s: torch.Tensor) -> Evaluation:
+    def __call__(
+        self, K: torch.Tensor, Y: torch.Tensor, lam: Lam, s: torch.Tensor, count: torch.Tensor | None = None
+    ) -> Evaluation:
         double = self.dtype == torch.float64 or float(s.sum() * lam) < 1e-3
         inverse = invert(K, Y, lam, s, torch.float64 if double else self.dtype)
-        G, n, s = inverse.G, inverse.n, inverse.s[:, None]
-        diagonal = G.diagonal()[:, None].double()
-        r = inverse.alpha / diagonal
-        dalpha = 2 * s * r / (n * diagonal)
+        G, n, s, c = inverse.G, inverse.n, inverse.s[:, None], inverse.c
+        m = torch.ones_like(s) if count is None else count.double()[:, None]
+        others = (1 - 1 / m) * s / c  # what the other repetitions of a row hold on to
+        D = G.diagonal()[:, None].double() / m + others
+        r = inverse.alpha / D
+        slope = 2 * s * r**2 / (n * D)  # -∂J/∂D
         # H = -diag(h), so G H G = -(G √h)(G √h)ᵀ
-        root = (2 * s * r**2 / (n * diagonal)).sum(1).sqrt().to(G)
-        return inverse.gradient((s * r**2).sum() / n, dalpha, gram(G * root).neg_())
+        root = (slope / m).sum(1).sqrt().to(G)
+        found = inverse.gradient((s * r**2).sum() / n, 2 * s * r / (n * D), gram(G * root).neg_())
+        return replace(found, dlog_lam=found.dlog_lam + (slope * others).sum())
 
 
 @dataclass(frozen=True)
@@ -124,7 +131,7 @@ class KFold:
 
     folds: Sequence[torch.Tensor]
 
-    def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: Lam, s: torch.Tensor) -> Evaluation:
+    def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: Lam, s: torch.Tensor, count=None) -> Evaluation:
         inverse = invert(K, Y, lam, s)
         G, n, s = inverse.G, inverse.n, inverse.s[:, None]
         dalpha, GHG, value = torch.zeros_like(inverse.alpha), torch.zeros_like(G), torch.zeros_like(n)
@@ -146,7 +153,7 @@ class HoldOut:
     D1: torch.Tensor
     D2: torch.Tensor
 
-    def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: Lam, s: torch.Tensor) -> Evaluation:
+    def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: Lam, s: torch.Tensor, count=None) -> Evaluation:
         D1, D2 = self.D1, self.D2
         K = K.double()
         inverse = invert(K[D1][:, D1], Y[D1], lam, s[D1])
@@ -165,7 +172,7 @@ class HoldOut:
 class MarginalLikelihood:
     """The negative log marginal likelihood of a Gaussian process with noise c S⁻¹, per row."""
 
-    def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: Lam, s: torch.Tensor) -> Evaluation:
+    def __call__(self, K: torch.Tensor, Y: torch.Tensor, lam: Lam, s: torch.Tensor, count=None) -> Evaluation:
         inverse = invert(K, Y, lam, s)
         n, outputs = inverse.n, Y.shape[1]
         log_det = -torch.linalg.slogdet(inverse.G)[1]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, cast
@@ -40,7 +41,7 @@ from hgk.optimisers import Adam, Algorithm1
 from hgk.plans import PRESETS, Given, Learned, Preset
 from hgk.problems import OfLoss, Problem, held_out_average, votes
 from hgk.progress import Event, Progress
-from hgk.selection import FOLDS, Plan, Task, fold_numbers, lam_grid
+from hgk.selection import FOLDS, Plan, Task, divide, lam_grid, shuffled
 from hgk.solvers import solver_for
 
 # Labels are scaled to [-1, 1], and predictions clipped there, as in the paper.
@@ -68,6 +69,18 @@ class StoppedEarlyWarning(UserWarning):
 
 class CompactModelError(ValueError, AttributeError):
     """A method was called that needs what a compact model file leaves out."""
+
+
+@contextmanager
+def _whole_or_not_at_all(estimator: BaseEstimator) -> Iterator[None]:
+    """A fit that fails, for whatever reason, leaves the estimator as it was."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
 
 
 class _HGK(BaseEstimator):
@@ -110,32 +123,36 @@ class _HGK(BaseEstimator):
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), optional
-            A weight counts as a number of repetitions of its row.
+            Whole numbers count repetitions of their rows: a row of weight 2 is a row given twice. Other numbers are
+            relative: they say how much a row matters, and each row was given once.
 
         Returns
         -------
         self
         """
+        with _whole_or_not_at_all(self):
+            return self._fit(X, y, sample_weight)
+
+    def _fit(self, X, y, sample_weight):
         preset, problem, device = self._check_parameters(), self._problem(), device_of(self.device)
-        columns, Y, weight = self._read(X, y, sample_weight)
+        columns, Y, weight, count = self._read(X, y, sample_weight)
 
         reader = self._reader(columns)
-        merged = merge_rows(reader(columns), Y, weight)
+        merged = merge_rows(reader(columns), Y, weight, count)
         self._check_rows(merged.X, reader)
         encoder = self._encoder(merged, reader, preset)
         require_memory(len(merged.X), len(encoder.features), 3, torch.float64, "A table of features")
-        rows = Rows(*map(torch.from_numpy, (encoder(merged.X), merged.y, merged.weight)))
+        rows = Rows(*map(torch.from_numpy, (encoder(merged.X), merged.y, merged.weight, merged.count)))
 
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         kinds = tuple(feature.kind for feature in encoder.features)
         clip = CLIP if problem is None else problem.clip
-        folds, lams = self._folds(merged.y, rng), self._lams(rows)
-        task = Task(rows.to(device), folds, lams, clip, kinds, problem, is_regressor(self))
+        task = self._task(rows.to(device), merged.y, clip, kinds, problem, rng)
         plan = self._plan(preset, encoder)
         self._check_size(plan, task.rows, problem)
         workers = self._workers(plan)
         with threads_for(len(rows), device), on_device(len(rows), device), Progress(self._callback()) as progress:
-            machines = plan.machines(task, rng, progress, workers)
+            machines = task.gathered(plan.machines(task, rng, progress, workers))
         self.machines_ = moved(machines, AT_REST)
 
         self._inputs = Inputs(reader, encoder)
@@ -303,7 +320,7 @@ class _HGK(BaseEstimator):
             return Encoder.identity(reader)
         # Steps for the default kinds of trees alone: a given tree has its own, and few rows do not carry a warp.
         own = self.architecture is None and self.groups is None and self.optimiser is None
-        steps = preset.steps and own and 1000 <= len(merged.X) <= exact_rows(AT_REST)
+        steps = preset.steps and own and merged.count.sum() >= 1000 and len(merged.X) <= exact_rows(AT_REST)
         return Encoder.of(merged.X, merged.weight, reader, preset.ranks, preset.robust, steps)
 
     def _lams(self, rows: Rows) -> np.ndarray:
@@ -321,12 +338,14 @@ class _HGK(BaseEstimator):
 
     # ------------------------------------------------------------------------- from data to rows
 
-    def _read(self, X, y, sample_weight) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+    def _read(self, X, y, sample_weight) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
+        """Columns, outputs, weights, and how often each row was given."""
         columns = self._columns(X, reset=True)
         y = checks.labels(y, len(columns[0]), type(self).__name__, self._multi_output, self._y_numeric)
         self._check_width()
         weight = checks.weights(sample_weight, len(columns[0]))
-        return columns, self._encode(y, weight), weight
+        count = checks.repetitions(weight).copy()
+        return columns, self._encode(y, weight), weight, count
 
     def _columns(self, X, reset: bool) -> list[np.ndarray]:
         """Float columns, object columns where they are categorical; infinite cells are refused."""
@@ -351,8 +370,17 @@ class _HGK(BaseEstimator):
         for remark in column_remarks(X, reader.names):
             warnings.warn(remark, UserWarning, stacklevel=3)
 
-    def _folds(self, Y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        return fold_numbers(len(Y), min(FOLDS, len(Y)), rng, self._strata(Y))
+    def _task(self, rows: Rows, Y: np.ndarray, clip: float, kinds, problem: Problem | None, rng) -> Task:
+        """Repetitions of a row go to all folds; in fewer pieces, if there would be too many for a kernel matrix."""
+        count, most = rows.repetitions.cpu().numpy(), max(len(rows), exact_rows(rows.X.device))
+        folds, order = min(FOLDS, int(rows.given)), shuffled(len(rows), rng, self._strata(Y))
+        for portions in (float("inf"), 2, 1):
+            pieces = divide(count, folds, order, portions)
+            if len(pieces.origin) <= most:
+                break
+        task = Task(pieces.of(rows), pieces.fold_of, self._lams(rows), clip, kinds, problem, is_regressor(self))
+        divided = len(pieces.origin) > len(rows)
+        return replace(task, distinct=rows, origin=torch.from_numpy(pieces.origin)) if divided else task
 
     # -------------------------------------------------------------------------- what a fit leaves
 
@@ -410,8 +438,8 @@ class _HGK(BaseEstimator):
     def loo_predictions_(self) -> np.ndarray:
         """Leave-one-out predictions for the training rows, in the order they were given.
 
-        All copies of a row are left out together; a row of weight 0 gets its ordinary prediction. λ, γ and
-        the kernel's weights stay fixed. Computed when first asked for.
+        Of a row that was given several times, one repetition is left out; a row of weight 0 gets its ordinary
+        prediction. λ, γ and the kernel's weights stay fixed. Computed when first asked for.
 
         They are exact for least squares. With another loss they are predictions by the machines of the folds that the
         row is not in, a fifth of the rows being left out at once (NaN for rows of folds that a fit with the preset
@@ -447,13 +475,21 @@ class _HGK(BaseEstimator):
         return self._kept["loo"]
 
     def _aside(self) -> torch.Tensor:
-        """The distinct rows whose values are the most honest: with another loss, those kept from the kernel, too."""
+        """Of each distinct row, the share whose value is the most honest: with another loss, what was kept from the
+        kernel, too.
+        """
         t = self._loo_of_rows()
-        known = t.isfinite().all(1)  # a fit that was stopped early has not held out all rows
+        known = t.isfinite().all(1).double()  # a fit that was stopped early has not held out all rows
         if not self._of_loss:
             return known
-        best = known & cast(torch.Tensor, cast(OfLoss, self.machines_[0]).aside)
+        best = known * cast(torch.Tensor, cast(OfLoss, self.machines_[0]).aside)
         return best if bool(best.any()) else known
+
+    def _honest(self) -> tuple[Rows, torch.Tensor]:
+        """The rows, or repetitions of them, whose values are the most honest, and these values."""
+        rows, share = self._training_rows("Values of rows not seen need"), self._aside()
+        index = share.nonzero()[:, 0]
+        return rows.portion(index, (share * rows.weight)[index]), self._loo_of_rows()[index]
 
     def _predict_columns(self, X) -> np.ndarray:
         """The clipped averaged function, one column per output, in [-1, 1]."""
@@ -874,8 +910,7 @@ class HGKQuantileRegressor(RegressorMixin, _HGK):
 
     def _store(self, rows: Rows, X: np.ndarray, progress: Progress) -> None:
         super()._store(rows, X, progress)
-        aside = self._aside()
-        mine, t = rows[aside], self._loo_of_rows()[aside]
+        mine, t = self._honest()
         self._offsets = np.zeros(len(self.quantiles_))
         for j, level in enumerate(self.quantiles_):
             if mine.size * min(level, 1 - level) >= 5:
@@ -1067,22 +1102,25 @@ class HGKClassifier(ClassifierMixin, _HGK):
     def predict_proba(self, X) -> np.ndarray:
         """Probabilities, calibrated on the leave-one-out values of ``decision_function``.
 
-        With g(f) = a f for f > 0 and b f for f < 0, a, b > 0: for two classes log(p / (1 - p)) = g(f), else
-        p_k is proportional to exp(g(f_k)). g increases, so that the most probable class is the predicted one;
-        a and b minimise the logarithmic loss. They are fitted at the first call, which therefore takes about as long
-        as training the machines again. With other losses than least squares the values are those of held-out folds,
-        which the fit has kept.
+        With g(f) = a f for f > 0 and b f for f < 0, and q = (1 + f) / 2, which least squares makes an estimate of the
+        probability: for two classes log(p / (1 - p)) = g(f) + s log(q / (1 - q)), else p_k is proportional to
+        q_k^s exp(g(f_k)); s = 0 for other losses. Both terms increase, so that the most probable class is the predicted
+        one; a, b and s > 0 minimise the logarithmic loss. They are fitted at the first call, which therefore takes
+        about as long as training the machines again. With other losses than least squares the values are those of
+        held-out folds, which the fit has kept.
         """
         t = self._class_values(self._predict_columns(X))
         return self._calibration().probabilities(t)
 
     def _calibration(self) -> Calibration:
         if "calibration" not in self._kept:
-            rows = self._training_rows("Probabilities need")
-            t = self._class_values(self._loo_of_rows().numpy())
-            known = self._aside().numpy()
-            columns = t[known], rows.Y.numpy()[known], rows.weight.numpy()[known]
-            self._kept["calibration"] = Calibration.of(*columns)
+            self._training_rows("Probabilities need")
+            rows, t = self._honest()
+            values = self._class_values(t.numpy())
+            estimates = not self._of_loss  # of 2 P - 1
+            self._kept["calibration"] = Calibration.of(
+                values, rows.Y.numpy(), rows.weight.numpy(), rows.size, estimates
+            )
         return self._kept["calibration"]
 
     def predict(self, X, threshold: float | None = None) -> np.ndarray:
@@ -1132,17 +1170,17 @@ class HGKClassifier(ClassifierMixin, _HGK):
             )
         if not (isinstance(false_alarm_rate, Real) and 0 < false_alarm_rate < 1):
             raise ValueError(f"false_alarm_rate={false_alarm_rate!r} was given; a number between 0 and 1 is expected.")
-        t = self._loo_of_rows()[:, 0]
-        first = (rows.Y[:, 0] < 0) & self._aside()
-        if not bool(first.any()):
+        known, t = self._honest()
+        first = known.Y[:, 0] < 0
+        rows, t = known[first], t[first, 0]
+        if not len(rows):
             raise ValueError("No row of the first class was held out before the fit was stopped; fit again to the end.")
         # weights relative to each other, as many in all as the rows that they amount to
-        weight = rows.weight[first]
-        weight = weight * (rows[first].size / float(weight.sum()))
-        found = float(weighted_quantile(t[first], weight, 1 - float(false_alarm_rate)))
+        weight = rows.weight * (rows.size / float(rows.weight.sum()))
+        found = float(weighted_quantile(t, weight, 1 - float(false_alarm_rate)))
         if not np.isfinite(found):
             raise ValueError(
-                f"false_alarm_rate={false_alarm_rate!r} was given with {int(first.sum())} rows of the class "
-                f"{self.classes_[0]!r}; a rate of at least {1 / (rows[first].size + 1):.2g} can be judged by so few."
+                f"false_alarm_rate={false_alarm_rate!r} was given with {rows.given:.0f} rows of the class "
+                f"{self.classes_[0]!r}; a rate of at least {1 / (rows.size + 1):.2g} can be judged by so few."
             )
         return found

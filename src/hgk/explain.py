@@ -10,8 +10,8 @@ with weights w_j and kernels k_j:
 
     -log k_m(x_i, x) = γ⁻² Σ_j 2 w_j² (1 - k_j(x_i, x))
 
-The influence of training row i at x is f(x) - f^(-i)(x), where f^(-i) is trained without row i (and its copies), the
-kernel and c = nλ unchanged; it comes from the factor of the machine, without training again.
+The influence of training row i at x is f(x) - f^(-i)(x), where f^(-i) is trained without row i (of equal rows, without
+one of them), the kernel and c = nλ unchanged; it comes from the factor of the machine, without training again.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def influence(model: Model, X=None) -> np.ndarray:
     Returns
     -------
     ndarray of shape (n_training,) or (n_samples, n_training), with several outputs one more axis in the end
-        Training rows in the order they were given; copies leave together, rows of weight 0 have no influence.
+        Training rows in the order they were given; of equal rows each leaves alone, rows of weight 0 have no influence.
 
     Examples
     --------

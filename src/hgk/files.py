@@ -50,9 +50,10 @@ from hgk.optimisers import Adam, Algorithm1
 from hgk.problems import OfLoss
 from hgk.progress import honest_error, tried_kinds
 
-SCHEMA = 3
-# In 1 no machines shared their coefficients; in 2 none had levels, a power for the few values of a label.
-UPGRADES: dict[int, Callable[[dict], dict]] = {1: lambda description: description, 2: lambda description: description}
+SCHEMA = 4
+# In 1 no machines shared their coefficients; in 2 none had levels, a power for the few values of a label; in 3 copies
+# of a row were not counted, and calibrations had no power. What was added since has defaults.
+UPGRADES: dict[int, Callable[[dict], dict]] = {schema: lambda description: description for schema in range(1, SCHEMA)}
 Model = HGKRegressor | HGKQuantileRegressor | HGKClassifier
 ESTIMATORS: dict[str, type[Model]] = {
     "HGKRegressor": HGKRegressor,
@@ -143,7 +144,7 @@ class Fitted:
         def bare(machine):
             if isinstance(machine, OfLoss):
                 return replace(machine, parts=(), held_out=None, aside=None)
-            return replace(machine, parts=()) if isinstance(machine, Exact) else machine
+            return replace(machine, parts=(), portions=()) if isinstance(machine, Exact) else machine
 
         return replace(self, machines=tuple(map(bare, self.machines)), rows=None, X_fit=None, place=None, left_out=None)
 
@@ -736,10 +737,15 @@ def _check_rows(parts: dict[str, Any]) -> None:
     _expect(len(X) == len(Y) == len(weight) > 1, "the training rows, labels and weights differ in number")
     _expect(all(_real(t) for t in (X, Y, weight)), "the training rows are not finite numbers")
     _expect(bool((weight > 0).all()), "a training row has no weight")
+    count = parts.get("count")
+    counted = count is None or (count.shape == weight.shape and _real(count) and bool((count > 0).all()))
+    _expect(counted, "the training rows' numbers of repetitions do not fit them")
 
 
 def _check_calibration(parts: dict[str, Any]) -> None:
     _expect(parts["above"] > 0 and parts["below"] > 0, "the calibration does not increase")
+    power, least = parts.get("power", 0.0), parts.get("least", 0.0)
+    _expect(0 <= power < math.inf and (0 < least < 0.5 or not power), "the calibration's power does not fit")
 
 
 def _check(fitted: Fitted) -> None:
@@ -788,6 +794,11 @@ def _check_machine(machine: Exact | OnCentres | OfLoss, features: int, outputs: 
             inside = part.ndim == 1 and part.dtype == torch.int64 and len(part) > 0
             _expect(inside and 0 <= int(part.min()) <= int(part.max()) < len(X), "a machine's part has unknown rows")
             _expect(len(part.unique()) == len(part), "a machine's part has a row twice")
+    if isinstance(machine, Exact) and machine.portions and rows is not None:
+        _expect(len(machine.portions) == len(machine.parts), "a machine's parts and their weights differ in number")
+        for part, weight in zip(machine.parts, machine.portions, strict=True):
+            _expect(weight.shape == part.shape and _real(weight), "a machine's part has weights that do not fit")
+            _expect(bool(((weight > 0) & (weight <= 1.001 * rows.weight[part])).all()), "a part's weights do not fit")
 
 
 def _check_places(machines: Machines) -> None:
@@ -816,7 +827,9 @@ def _check_of_loss(machine: OfLoss, outputs: int, rows: Rows | None) -> None:
     if rows is not None:
         held_out, aside = cast(tuple[torch.Tensor, torch.Tensor], kept)
         fits = held_out.shape == (len(rows), outputs) and held_out.dtype == torch.float64
-        fits = fits and not bool(held_out.isinf().any()) and aside.shape == (len(rows),) and aside.dtype == torch.bool
+        fits = fits and not bool(held_out.isinf().any()) and aside.shape == (len(rows),)
+        # truths before schema 4
+        fits = fits and (aside.dtype == torch.bool or (_real(aside) and bool(((aside >= 0) & (aside <= 1)).all())))
         _expect(fits, "a machine's held-out predictions do not fit its rows")
 
 

@@ -605,12 +605,14 @@ def _coverage_by_prediction(model: HGKRegressor, t: np.ndarray, inside: np.ndarr
 
 
 def loo_interval(t: torch.Tensor, rows: Rows, level: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Bounds at every row i from the rows j ≠ i; ``t[i, j]`` = f^(-i,-j)(x_i), for the first output."""
+    """Bounds at every row i from all others; ``t[i, j]`` = f^(-i,-j)(x_i), for the first output.
+
+    Of row i itself all repetitions but one are among the others.
+    """
     n = len(rows)
     r = (rows.Y[:, :1] - t).abs().T  # r[i, j] = |y_j - f^(-i,-j)(x_j)|
-    others = ~torch.eye(n, dtype=torch.bool)
-    t, r = t[others].view(n, n - 1), r[others].view(n, n - 1)
-    weight = (rows.weight * (rows.size / float(rows.weight.sum()))).expand(n, n)[others].view(n, n - 1)
+    weight = (rows.weight * (rows.size / float(rows.weight.sum()))).repeat(n, 1)
+    weight.diagonal().mul_(1 - 1 / rows.repetitions)
     low = [-weighted_quantile(-(t[i] - r[i]), weight[i], level) for i in range(n)]
     high = [weighted_quantile(t[i] + r[i], weight[i], level) for i in range(n)]
     return torch.stack(low), torch.stack(high)

@@ -189,7 +189,7 @@ def columns_of(features: Sequence[str]) -> int:
     return sum(kind != "step" for kind in features)
 
 
-def usual_effort(n: int, features: int, outputs: int = 1) -> Effort:
+def usual_effort(n: float, features: int, outputs: int = 1) -> Effort:
     """Without a budget. Few rows: few steps, before the criterion is overfitted. Many features: more weights to learn
     from all rows. Many outputs: a step tells more.
 
@@ -244,13 +244,13 @@ class LeaveOneOutGradients(Plan):
         plain = None
         if wanted.problem is None and wanted.numbers:
             task, plain = by_levels(task, judges, rng, progress, workers, self._time_to_compare(judges))
-        effort = usual_effort(len(task.rows), columns_of(task.features), task.rows.Y.shape[1])
+        effort = usual_effort(task.rows.given, columns_of(task.features), task.rows.Y.shape[1])
         if self.budget is not None:
             effort = self._affordable(effort, task, len(folds), workers, rng)
             progress.report(stage="effort", kinds=effort.kinds, steps=effort.steps, batch=effort.batch)
             progress.deadline = begun + 0.7 * self.budget  # the rest is for judging and training
         trials, judges = self._trials(task, effort, judges, rng, progress, workers, plain)
-        exact = len(task.rows) <= exact_rows(task.rows.X.device)
+        exact = len(task.whole) <= exact_rows(task.rows.X.device)
         chosen = choose(trials, task, judges, progress, MEMBERS if exact else 1)
         if exact and wanted.problem is None and effort.last_steps and not progress.cut():
             chosen = last_round(chosen, effort, task, rng, progress, workers)
@@ -271,9 +271,9 @@ class LeaveOneOutGradients(Plan):
 
     def _held_out_folds(self, task: Task) -> list[int]:
         """With few rows a single fold says too little."""
-        return list(task.folds)[: 3 if len(task.rows) < 1000 else 1]
+        return list(task.folds)[: 3 if task.rows.given < 1000 else 1]
 
-    def candidates(self, n: int, features: Sequence[str], effort: Effort) -> list[Candidate]:
+    def candidates(self, n: float, features: Sequence[str], effort: Effort) -> list[Candidate]:
         """The safest first, then in the order of what they add."""
         if self.build is not None:
             return [Candidate("given", self.build, asked=True)]
@@ -289,8 +289,8 @@ class LeaveOneOutGradients(Plan):
 
     def _affordable(self, usual: Effort, task: Task, folds: int, workers: int, rng) -> Effort:
         """The largest effort that takes about half the budget, by the time of a few steps."""
-        n = len(task.rows)
-        candidates = self.candidates(n, task.features, usual)
+        n, given = len(task.rows), task.rows.given
+        candidates = self.candidates(given, task.features, usual)
         with threads(1):  # as the runs
             seconds = [_seconds_per_step(c, task, rng, usual.batch) for c in candidates]
 
@@ -302,7 +302,7 @@ class LeaveOneOutGradients(Plan):
             return folds * sum(seconds[: effort.kinds]) * steps / max(1, min(workers, jobs))
 
         few = {"more_steps": 0, "last_steps": 0}
-        options = [e if n >= MANY else replace(e, steps=min(e.steps, 2 * usual.steps), **few) for e in EFFORTS]
+        options = [e if given >= MANY else replace(e, steps=min(e.steps, 2 * usual.steps), **few) for e in EFFORTS]
         affordable = [effort for effort in options if predicted(effort) <= 0.5 * (self.budget or 0.0)]
         return affordable[-1] if affordable else options[0]
 
@@ -317,7 +317,7 @@ class LeaveOneOutGradients(Plan):
         of one. After a stop, only the folds that the first candidate came through are judged, and the candidates
         that came to all of these.
         """
-        candidates = self.candidates(len(task.rows), task.features, effort)
+        candidates = self.candidates(task.rows.given, task.features, effort)
         # The first is first; then the slower ones, so that the last to end does not end alone.
         jobs = [(candidate, fold) for fold in judges for candidate in [*candidates[:1], *candidates[:0:-1]]]
         last, *children = rng.spawn(1 + len(jobs))
@@ -385,24 +385,26 @@ class LeaveOneOutGradients(Plan):
         If it is plain alone, (λ, γ) are chosen again by all folds, as with the preset "plain", unless the grid would be
         too much: rows squared times outputs; then they stay as judged.
         """
-        n, (first, *_) = len(task.rows), chosen
+        rows, (first, *_) = task.whole, chosen
+        n = len(rows)
         if n > exact_rows(task.rows.X.device):
             size = centres_for(n, seconds)
             progress.report(stage="centres", centres=size, rows=n, candidate=first.name)
             order = torch.from_numpy(rng.permutation(n))
             parts = order[:size].sort()[0], order[size : size + min(20_000, n // 5)].sort()[0]
             kernel = first.kernels_for(size)[0]  # detail beyond the centres is not to be had
-            return [train_on_centres(kernel, task.rows, _around(first.lam, task), *parts, task.clip, progress)]
+            return [train_on_centres(kernel, rows, _around(first.lam, task), *parts, task.clip, progress)]
         if [trial.name for trial in chosen] == ["plain"]:
-            if task.problem is None and task.rows.Y.shape[1] > OUTPUTS and n**2 * task.rows.Y.shape[1] > GRID:
-                return [train(first.kernels[0], task.rows, first.lam)]
+            if task.problem is None and rows.Y.shape[1] > OUTPUTS and len(task.rows) ** 2 * rows.Y.shape[1] > GRID:
+                return [train(first.kernels[0], rows, first.lam)]
             return [one_kernel(first.kernels[0].with_gamma(1.0), task, progress)]
         if task.problem is not None:
             return self._train_with_loss(chosen, task, task.problem, folds, progress)
-        kernels = [(kernel, 1 / len(trial.kernels)) for trial in chosen for kernel in trial.kernels_for(n)]
+        pieces = len(task.rows)  # as the trials have seen them
+        kernels = [(kernel, 1 / len(trial.kernels)) for trial in chosen for kernel in trial.kernels_for(pieces)]
         # c = nλ is the variance of the noise, of which every trial has its own estimate
         lam = float(np.exp(np.mean([np.log(trial.lam) for trial in chosen])))
-        return list(train_on_mean(MeanKernel(*zip(*kernels, strict=True)), task.rows, lam))
+        return list(train_on_mean(MeanKernel(*zip(*kernels, strict=True)), rows, lam))
 
     def _train_with_loss(
         self, chosen: list[Trial], task: Task, problem: Problem, folds: list[int], progress: Progress
@@ -607,12 +609,13 @@ def by_levels(
     λ and the power are chosen on one half of the rows set aside and compared on the other, both ways, so that it is not
     the larger number of options that wins.
     """
-    levels = Levels.of(task.rows.Y) if len(task.rows) >= FEWEST else None
+    given = task.rows.given
+    levels = Levels.of(task.rows.Y, given) if given >= FEWEST else None
     if levels is None:
         return task, None
-    columns = replace(task, rows=replace(task.rows, Y=levels.columns(task.rows.Y)), levels=levels)
+    columns = task.with_levels(levels)
     if levels.outputs == 1:
-        return columns if len(task.rows) >= SHARPENED else task, None
+        return columns if given >= SHARPENED else task, None
     if not time_to_compare:
         return task, None
     children = [np.random.default_rng(rng.integers(2**32)) for _ in range(2)]  # the kinds' own are spawned
@@ -692,7 +695,7 @@ class Judge:
         rest = torch.from_numpy(rng.permutation(task.training_part(fold).numpy()))
         out = torch.from_numpy(rng.permutation(np.flatnonzero(task.fold_of == fold))[:JUDGED])
         watched = WATCHED if len(task.rows) >= MANY else 0
-        return cls(rest[watched:], rest[-JUDGE:], out, rest[:watched], len(task.rows) < 1000)
+        return cls(rest[watched:], rest[-JUDGE:], out, rest[:watched], task.rows.given < 1000)
 
     def __call__(
         self, kernel: HierarchicalKernel, task: Task, batch: int | None = None, c: float = 1.0
@@ -772,10 +775,8 @@ class Averages:
 
     def gain(self, members: Sequence[Trial], option: Sequence[Trial]) -> tuple[float, float]:
         """What the option gains, and in its standard errors."""
-        fall = self.losses(members) - self.losses(option)
-        average = float(self.share @ fall)
-        error = float(((self.share * (fall - average)) ** 2).sum() ** 0.5)
-        return average, average / error if error > 0 else 0.0
+        gain, error = self.rows.mean(self.losses(members) - self.losses(option))
+        return gain, gain / error if error > 0 else 0.0
 
     def clearly_better(self, option: Sequence[Trial], than: Trial) -> bool:
         return self.gain([than], option)[1] > 2

@@ -12,8 +12,9 @@ one indicator per frequent category; rare and unseen ones have none. A column wi
 indicator of them; the cells themselves sit at the column's middle.
 
 Equal rows (same x, same y) are merged into one whose weight is their sum, rows of weight 0 are left out,
-and the rows are put into lexicographic order. So a weight is exactly a number of repetitions, and no
-result depends on the order in which the rows came. Every statistic below is weighted.
+and the rows are put into lexicographic order. So a whole weight is exactly a number of repetitions, and no
+result depends on the order in which the rows came. How often a row was given is kept: folds divide repetitions,
+and leave-one-out leaves one of them. Every statistic below is weighted.
 """
 
 from __future__ import annotations
@@ -70,16 +71,19 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Merged:
-    """Distinct rows, their weights, and for each given row the distinct one it went to (-1: weight 0)."""
+    """Distinct rows, their weights, how often each was given, and for each given row the distinct one it went to (-1:
+    weight 0).
+    """
 
     X: np.ndarray
     y: np.ndarray
     weight: np.ndarray
+    count: np.ndarray
     place: np.ndarray
 
 
-def merge_rows(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Merged:
-    """Merge equal rows; ``y`` is (n, k). Missing cells equal each other."""
+def merge_rows(X: np.ndarray, y: np.ndarray, weight: np.ndarray, count: np.ndarray | None = None) -> Merged:
+    """Merge equal rows; ``y`` is (n, k). Missing cells equal each other. Without ``count`` each was given once."""
     kept = np.flatnonzero(weight > 0)
     table = np.column_stack([X[kept], y[kept]])
     # NaN is not equal to itself; infinity cannot occur in checked data, and takes its place
@@ -88,8 +92,11 @@ def merge_rows(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Merged:
     everywhere = np.full(len(X), -1)
     everywhere[kept] = place.reshape(-1)
     d = X.shape[1]
-    total = np.bincount(place.reshape(-1), weights=weight[kept], minlength=len(distinct))
-    return Merged(distinct[:, :d].copy(), distinct[:, d:].copy(), total, everywhere)
+    total, times = (
+        np.bincount(place.reshape(-1), weights=values, minlength=len(distinct))
+        for values in (weight[kept], None if count is None else count[kept])
+    )
+    return Merged(distinct[:, :d].copy(), distinct[:, d:].copy(), total, times.astype(float), everywhere)
 
 
 # ---------------------------------------------------------------------------------------------- reading

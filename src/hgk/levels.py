@@ -39,13 +39,13 @@ class Levels:
     power: float = 1.0
 
     @classmethod
-    def of(cls, Y: torch.Tensor) -> Levels | None:
-        """None where there are several outputs or many values.
+    def of(cls, Y: torch.Tensor, given: float | None = None) -> Levels | None:
+        """None where there are several outputs, or many values for the number of rows ``given``, repeated ones too.
 
         Labels lie in [-1, 1]; what differs by rounding is one value.
         """
         values = Y.round(decimals=9).unique() if Y.shape[1] == 1 else Y[:0, 0]
-        return cls(values.cpu()) if 2 <= len(values) <= min(MOST, len(Y) // PER_VALUE) else None
+        return cls(values.cpu()) if 2 <= len(values) <= min(MOST, (given or len(Y)) // PER_VALUE) else None
 
     @property
     def outputs(self) -> int:

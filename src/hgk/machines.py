@@ -24,25 +24,53 @@ WORTH_IT = 3000
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Training rows: inputs X, outputs Y (one column each), sample weights."""
+    """Training rows: inputs X, outputs Y (one column each), sample weights s, and how often each row was given.
+
+    A row of weight s_i that was given m_i times stands for m_i repetitions of weight s_i / m_i. To leave one out is to
+    leave out one repetition. Without ``count`` every row was given once.
+    """
 
     X: torch.Tensor
     Y: torch.Tensor
     weight: torch.Tensor
+    count: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.X)
 
     @property
+    def repetitions(self) -> torch.Tensor:
+        """m, 1 where not given."""
+        return torch.ones_like(self.weight) if self.count is None else self.count
+
+    @property
+    def given(self) -> float:
+        """Σ m, the number of rows as they were given."""
+        return float(self.repetitions.sum())
+
+    @property
     def size(self) -> float:
-        """(Σ s)² / Σ s², the number of rows that the weights amount to; the same for s and 2s."""
-        return float(self.weight.sum() ** 2 / (self.weight**2).sum())
+        """(Σ s)² / Σ s²/m, the number of repetitions that the weights amount to; the same for s and 2s."""
+        return float(self.weight.sum() ** 2 / (self.weight**2 / self.repetitions).sum())
 
     def __getitem__(self, index) -> Rows:
-        return Rows(self.X[index], self.Y[index], self.weight[index])
+        return Rows(self.X[index], self.Y[index], self.weight[index], None if self.count is None else self.count[index])
 
     def to(self, device: torch.device) -> Rows:
-        return Rows(self.X.to(device), self.Y.to(device), self.weight.to(device))
+        count = None if self.count is None else self.count.to(device)
+        return Rows(self.X.to(device), self.Y.to(device), self.weight.to(device), count)
+
+    def portion(self, index: torch.Tensor, weight: torch.Tensor) -> Rows:
+        """Of some rows as many repetitions as have this weight."""
+        some = self[index]
+        return replace(some, weight=weight, count=some.repetitions * (weight / some.weight))
+
+    def mean(self, values: torch.Tensor) -> tuple[float, float]:
+        """The weighted mean of one value per row, and its standard error: repetitions are independent."""
+        share = self.weight / self.weight.sum()
+        values = values.to(share)
+        mean = float(share @ values)
+        return mean, float((share**2 / self.repetitions) @ (values - mean) ** 2) ** 0.5
 
     @property
     def spread(self):
@@ -111,70 +139,93 @@ class Exact(Machine):
     One part of all rows is the ordinary machine; five parts, each without one fold, give the average of
     the five fold functions. α is zero where a row lies in no part.
 
+    ``portions`` are the weights that the rows of each part have there: of a row that was given several times, some
+    repetitions may be in a part and others not. Without them every row has its own weight.
+
     The machine on a mean of kernels is one entry for each of them, which share α: f = Σ_m p_m K_m α. ``place`` counts
     them from 0; see :func:`functions`.
     """
 
     parts: tuple[torch.Tensor, ...] = ()
     place: int = 0
+    portions: tuple[torch.Tensor, ...] = ()
 
     @property
     def whole(self) -> HierarchicalKernel | MeanKernel:
         """The kernel that α belongs to."""
         return self.kernel
 
+    def rows_of_parts(self, rows: Rows) -> list[Rows]:
+        """What each part was trained on."""
+        if not self.portions:
+            return [rows[part] for part in self.parts]
+        return [rows.portion(part, weight) for part, weight in zip(self.parts, self.portions, strict=True)]
+
     def leave_one_out(self, rows, X, some):
-        """With r_i = α_i / G_ii, f^(-i)(x) = f(x) - (k(x)ᵀ G)_i r_i; a part without row i is not changed."""
+        """One of m_i repetitions leaves. With d_i = G_ii + (m_i - 1) s_i / c, which is G_ii for a single one,
+
+            y_i - f^(-i)(x_i) = m_i α_i / d_i,      f^(-i)(x) = f(x) - (k(x)ᵀ G)_i α_i / d_i;
+
+        a part without the repetition is not changed: the mean over the repetitions of row i is returned.
+        """
         place = torch.full((len(rows),), -1)
         place[some] = torch.arange(len(some))
         own, shifts = torch.zeros_like(rows.Y), rows.Y.new_zeros(rows.Y.shape[1], len(X), len(some))
-        for part in self.parts:
-            mine, solver = rows[part], Cholesky()
+        for part, mine in zip(self.parts, self.rows_of_parts(rows), strict=True):
+            solver = Cholesky()
             require_memory(
                 len(part), len(part), 4, rows.X.dtype, "A kernel matrix, its factor and its inverse", rows.X.device
             )
             state = solver.prepare(self.whole.matrix(mine.X), mine.weight)
-            root, factor = state.system.root, solver.factor(state, state.system.n * self.lam)
+            c = state.system.n * self.lam
+            root, factor, m = state.system.root, solver.factor(state, c), mine.repetitions[:, None]
             beta = factor.multiply(root * mine.Y)
-            r = beta / (root * factor.diagonal()[:, None])
+            change = beta / (root * (factor.diagonal()[:, None] + (m - 1) / c))  # α_i / d_i
+            inside = m / rows.repetitions[part, None]  # the repetitions that are in this part
             t = self.whole.multiply(rows.X, mine.X, root * beta)
-            t[part] = mine.Y - r
+            t[part] = inside * (mine.Y - m * change) + (1 - inside) * t[part]
             own += t / len(self.parts)
             if len(X):
                 # G k(x) for all x, then only the rows asked for
                 solved = root * factor.multiply(root * self.whole.matrix(mine.X, X))
                 asked = place[part] >= 0
-                change = solved[asked].T[None] * r[asked].T[:, None, :]
-                shifts[:, :, place[part][asked]] -= change / len(self.parts)
+                shift = solved[asked].T[None] * (inside * change)[asked].T[:, None, :]
+                shifts[:, :, place[part][asked]] -= shift / len(self.parts)
         return own[some], self(X).T[:, :, None] + shifts
 
     def leave_two_out(self, rows, some):
-        """With B = {i, j}, (y - f^(-B))_B = (G_BB)⁻¹ α_B; a row that is not in a part cannot be left out of it."""
+        """With B = {i, j}, E = diag((m_i - 1) s_i / c) and M = diag(m_i),
+
+            (y - f^(-B))_B = M_B (G_BB + E_B)⁻¹ α_B;
+
+        a row that is not in a part cannot be left out of it.
+        """
         t = rows.Y.new_zeros(rows.Y.shape[1], len(some), len(some))
-        for part in self.parts:
-            t += self._without_two(rows, part, some) / len(self.parts)
+        for part, mine in zip(self.parts, self.rows_of_parts(rows), strict=True):
+            t += self._without_two(rows, part, mine, some) / len(self.parts)
         return t
 
-    def _without_two(self, rows: Rows, part: torch.Tensor, some: torch.Tensor) -> torch.Tensor:
-        mine, solver = rows[part], Cholesky()
+    def _without_two(self, rows: Rows, part: torch.Tensor, mine: Rows, some: torch.Tensor) -> torch.Tensor:
+        solver = Cholesky()
         place = torch.full((len(rows),), -1)
         place[part] = torch.arange(len(part))
         inside, at = place[some] >= 0, place[some].clamp(min=0)
         require_memory(len(part), len(part), 3, rows.X.dtype, "A kernel matrix and its Cholesky factor")
         state = solver.prepare(self.whole.matrix(mine.X), mine.weight)
-        root, factor = state.system.root, solver.factor(state, state.system.n * self.lam)
+        c = state.system.n * self.lam
+        root, factor, m = state.system.root, solver.factor(state, c), mine.repetitions[at]
         # G k(x_j) for rows outside the part, the columns of G for those inside; then the rows of ``some``
         right = self.whole.matrix(mine.X, rows.X[some])
         right[:, inside] = 0.0
         right[at[inside], inside.nonzero()[:, 0]] = 1.0
         G = (root * factor.multiply(root * right))[at].T  # G[i, j]: what row i has to do with row j of the part
-        g = torch.where(inside, G.diagonal(), 1.0)
+        g = torch.where(inside, G.diagonal() + (m - 1) * mine.weight[at] / c, 1.0)
         solution, y = root * factor.multiply(root * mine.Y), rows.Y[some].T
         alpha = solution[at].T
         one, other = alpha[:, :, None], alpha[:, None, :]
         determinant = torch.where(inside[:, None] & inside, g[:, None] * g - G**2, 1.0).fill_diagonal_(1.0)
-        without_both = y[:, :, None] - (g * one - G * other) / determinant
-        without_i = (y - alpha / g)[:, :, None]
+        without_both = y[:, :, None] - m[:, None] * (g * one - G * other) / determinant
+        without_i = (y - m * alpha / g)[:, :, None]
         whole = self.whole.multiply(rows.X[some], mine.X, solution).T[:, :, None]
         without_j = whole - torch.where(inside, G * (other / g), 0.0)
         only_i = torch.eye(len(some), dtype=torch.bool) | ~inside
@@ -200,7 +251,9 @@ class OnCentres(Machine):
     """Nyström's machine; ``X`` are its centres."""
 
     def leave_one_out(self, rows, X, some):
-        """f^(-i)(x) = f(x) - s_i r_i k(x)ᵀ B k_i,  r_i = (y_i - f(x_i)) / (1 - s_i k_iᵀ B k_i)."""
+        """f^(-i)(x) = f(x) - s_i r_i k(x)ᵀ B k_i,  r_i = (y_i - f(x_i)) / (1 - s_i k_iᵀ B k_i), for s_i of one
+        repetition.
+        """
         solver = Nystrom()
         state = solver.prepare(self.kernel.matrix(self.X), rows.Y.shape[1])
         _add(solver, state, self, rows)
@@ -210,7 +263,7 @@ class OnCentres(Machine):
         at = self.kernel.matrix(X, self.X) @ B if len(X) else X.new_empty(0, len(B))
         for block in row_blocks(len(mine), len(B)):
             k = self.kernel.matrix(mine.X[block], self.X)
-            s, t = mine.weight[block][:, None], k @ self.alpha
+            s, t = (mine.weight / mine.repetitions)[block][:, None], k @ self.alpha
             leverage = (s[:, 0] * ((k @ B) * k).sum(1)).clamp(max=1 - 1e-9)[:, None]
             r = (mine.Y[block] - t) / (1 - leverage)
             own[block] = mine.Y[block] - r
@@ -218,13 +271,13 @@ class OnCentres(Machine):
         return own, self(X).T[:, :, None] - torch.cat(changes, 2)
 
     def leave_two_out(self, rows, some):
-        """With B = {i, j} and H_ij = k_iᵀ B k_j s_j, (y - f^(-B))_B = (I - H_BB)⁻¹ (y - f)_B."""
+        """With B = {i, j} and H_ij = k_iᵀ B k_j s_j, s_j of one repetition, (y - f^(-B))_B = (I - H_BB)⁻¹ (y - f)_B."""
         solver = Nystrom()
         state = solver.prepare(self.kernel.matrix(self.X), rows.Y.shape[1])
         _add(solver, state, self, rows)
         mine = rows[some]
         k = self.kernel.matrix(mine.X, self.X)
-        H = (k @ solver.influence(state, self.lam) @ k.T) * mine.weight
+        H = (k @ solver.influence(state, self.lam) @ k.T) * (mine.weight / mine.repetitions)
         kept = (1 - H.diagonal()).clamp(min=1e-9)
         error = (mine.Y - k @ self.alpha).T
         determinant = (kept[:, None] * kept[None, :] - H * H.T).fill_diagonal_(1.0)
@@ -233,10 +286,18 @@ class OnCentres(Machine):
         return mine.Y.T[:, :, None] - torch.where(same, (error / kept)[:, :, None], r)
 
 
-def train(kernel: HierarchicalKernel, rows: Rows, lam: float, parts: Sequence[torch.Tensor] | None = None) -> Exact:
+# Rows of a part, and their weights there.
+Part = tuple[torch.Tensor, torch.Tensor]
+
+
+def train(kernel: HierarchicalKernel, rows: Rows, lam: float, parts: Sequence[Part] | None = None) -> Exact:
     """The least-squares machine on the rows, or the mean of those on parts of them."""
-    parts, alpha, ridge = _solve(kernel, rows, lam, parts)
-    return Exact(kernel, lam, rows.X, alpha, ridge, parts=parts)
+    alpha, ridge = _solve(kernel, rows, lam, parts)
+    if parts is None:
+        return Exact(kernel, lam, rows.X, alpha, ridge, parts=(torch.arange(len(rows)),))
+    index, weights = zip(*parts, strict=True)
+    whole = all(torch.equal(weight, rows.weight[part]) for part, weight in parts)
+    return Exact(kernel, lam, rows.X, alpha, ridge, parts=index, portions=() if whole else weights)
 
 
 def train_on_mean(mean: MeanKernel, rows: Rows, lam: float) -> list[Exact]:
@@ -248,7 +309,8 @@ def train_on_mean(mean: MeanKernel, rows: Rows, lam: float) -> list[Exact]:
     if len(mean.kernels) == 1:
         return [train(mean.kernels[0], rows, lam)]
     solved = _solve_in_single(mean, rows, lam) if _single_suffices(mean, rows, lam) else None
-    parts, alpha, ridge = solved or _solve(mean, rows, lam)
+    alpha, ridge = solved or _solve(mean, rows, lam)
+    parts = (torch.arange(len(rows)),)
     return [
         Exact(kernel, lam, rows.X, alpha, ridge, share, parts=parts, place=place)
         for place, (kernel, share) in enumerate(zip(mean.kernels, mean.shares, strict=True))
@@ -271,8 +333,8 @@ def _single_suffices(mean: MeanKernel, rows: Rows, lam: float) -> bool:
 def _solve_in_single(mean: MeanKernel, rows: Rows, lam: float):
     """As ``_solve``; None if the rounding of K would need a ridge after all."""
     with suppress(ValueError):
-        parts, alpha, ridge = _solve(mean, rows, lam, dtype=torch.float32)
-        return (parts, alpha, ridge) if ridge == 0 else None
+        alpha, ridge = _solve(mean, rows, lam, dtype=torch.float32)
+        return (alpha, ridge) if ridge == 0 else None
     return None
 
 
@@ -280,17 +342,17 @@ def _solve(
     kernel: HierarchicalKernel | MeanKernel,
     rows: Rows,
     lam: float,
-    parts: Sequence[torch.Tensor] | None = None,
+    parts: Sequence[Part] | None = None,
     dtype: torch.dtype | None = None,
-) -> tuple[tuple[torch.Tensor, ...], torch.Tensor, float]:
-    """The parts, the mean of their α and the largest ridge that was added; K is computed in ``dtype``, if given."""
-    parts = (torch.arange(len(rows)),) if parts is None else tuple(parts)
-    largest = max(map(len, parts))
+) -> tuple[torch.Tensor, float]:
+    """The mean α of the parts and the largest ridge that was added; K is computed in ``dtype``, if given."""
+    parts = [(torch.arange(len(rows)), rows.weight)] if parts is None else parts
+    largest = max(len(part) for part, _ in parts)
     what = "A kernel matrix and its Cholesky factor"
     require_memory(largest, largest, matrices_to_factor(largest), rows.X.dtype, what, rows.X.device)
     solver, alpha, ridge = Cholesky(), torch.zeros_like(rows.Y), 0.0
-    for part in parts:
-        some = rows[part]
+    for part, weight in parts:
+        some = rows.portion(part, weight)
         if in_place(len(some)):
             found, added = _large(kernel, some, lam)
         else:
@@ -299,7 +361,7 @@ def _solve(
             found, added = solved.alpha, solved.stats["ridge_added"]
         alpha[part] += found / len(parts)
         ridge = max(ridge, added)
-    return parts, alpha, ridge
+    return alpha, ridge
 
 
 def _large(kernel: HierarchicalKernel | MeanKernel, rows: Rows, lam: float) -> tuple[torch.Tensor, float]:

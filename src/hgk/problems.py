@@ -178,9 +178,9 @@ class OfLoss(Machine):
     """The mean of machines of a loss on parts of the rows ``X``; ``lam`` is the geometric mean of ``lams``.
 
     ``held_out`` are predictions of rows by a machine whose part they are not in, NaN where there is none (where several
-    machines share α, predictions of them all, the same in each); ``aside`` are
-    the rows that were kept from learning the kernel, too (or all). ``gap`` is the largest relative duality gap,
-    ``unsolved`` says that it is above FINE.
+    machines share α, predictions of them all, the same in each); ``aside`` is the share of a row's repetitions that
+    these predictions are of: all, or those which were kept from learning the kernel, too. ``gap`` is the largest
+    relative duality gap, ``unsolved`` says that it is above FINE.
     """
 
     loss: Loss | None = None
@@ -207,6 +207,31 @@ class OfLoss(Machine):
             f"Functions without single rows were asked for of a model with the loss {type(self.loss).__name__}; they "
             "are exact for least squares alone, so fit with loss='least_squares'."
         )
+
+
+def gathered(machine: OfLoss, pieces: Rows, origin: torch.Tensor, rows: int) -> OfLoss:
+    """The same function on the distinct rows that the ``pieces`` are of: α is added, what was held out is averaged.
+
+    Of a row with pieces that were kept from the kernel, only these speak.
+    """
+    held_out, weight = cast(torch.Tensor, machine.held_out), pieces.weight.to(MAIN)
+    known = weight * held_out.isfinite().all(1)
+    apart = known * cast(torch.Tensor, machine.aside)
+
+    def added(values: torch.Tensor) -> torch.Tensor:
+        where = origin.to(values.device)
+        return values.new_zeros(rows, *values.shape[1:]).index_add_(0, where, values)
+
+    share = torch.where(added(apart)[origin] > 0, apart, known)[:, None]
+    first = torch.full((rows,), len(origin)).scatter_reduce(0, origin, torch.arange(len(origin)), "amin")
+    return replace(
+        machine,
+        X=machine.X[first],
+        alpha=added(machine.alpha),
+        parts=tuple(origin[part].unique() for part in machine.parts),
+        held_out=added(torch.where(share > 0, share * held_out, 0.0)) / added(share).where(added(share) > 0, torch.nan),
+        aside=added(apart) / added(weight),
+    )
 
 
 def held_out_average(machines: Sequence[Machine]) -> torch.Tensor:
@@ -591,7 +616,7 @@ def train_on_folds(
         lams=choice.lams,
         parts=tuple(whole.part(fold) for fold in folds),
         held_out=held_out,
-        aside=torch.from_numpy(np.isin(fold_of, list(unseen))),
+        aside=torch.from_numpy(np.isin(fold_of, list(unseen))).double(),
         gap=gap,
         unsolved=gap > FINE,
     )
@@ -643,7 +668,7 @@ def train_part(
         lams=choice.lams,
         parts=(part,),
         held_out=held_out,
-        aside=torch.ones(len(rows), dtype=torch.bool),
+        aside=torch.ones(len(rows), dtype=torch.float64),
         gap=gap,
         unsolved=gap > FINE,
     )

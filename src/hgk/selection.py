@@ -10,8 +10,9 @@ below the distance between neighbours, which shrinks like n^(-1/d) for n rows sp
 (data of one or two columns are taken as d = 3, because their spacing is uneven and the grid would become
 too coarse). λ = 0.1 nearly ignores labels in [-1, 1]; λ = 10⁻⁴/n, that is nλ = 10⁻⁴ against the kernel's
 unit diagonal, nearly interpolates them. The scalings in n and d are those of liquidSVM's default grid,
-whose λ end at 10⁻³/n: too early for labels without noise. With sample weights n is their effective number
-(Σ s)²/Σ s², since the machine at a given λ does not change when all weights are doubled.
+whose λ end at 10⁻³/n: too early for labels without noise. With sample weights s of rows that were given m times n
+is the effective number of repetitions (Σ s)² / Σ s²/m: the machine at a given λ does not change when all weights are
+doubled.
 """
 
 from __future__ import annotations
@@ -30,8 +31,18 @@ from hgk.architectures import Architecture
 from hgk.arrays import accelerated, in_loads, require_memory
 from hgk.kernels import HierarchicalKernel
 from hgk.levels import Levels
-from hgk.machines import Machine, Rows, train
-from hgk.problems import MAIN, Choice, LossGrid, Problem, loss_search, train_on_folds, train_part
+from hgk.machines import Machine, Part, Rows, train
+from hgk.problems import (
+    MAIN,
+    Choice,
+    LossGrid,
+    OfLoss,
+    Problem,
+    gathered,
+    loss_search,
+    train_on_folds,
+    train_part,
+)
 from hgk.progress import Progress, at_work
 from hgk.solvers import fold_risks
 from hgk.solvers.krylov import MOST_STEPS
@@ -53,12 +64,46 @@ def three_parts(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarra
 
 def fold_numbers(n: int, folds: int, rng: np.random.Generator, strata: np.ndarray | None = None) -> np.ndarray:
     """The fold in which each row is held out; sizes differ by at most one, per stratum if there are any."""
+    return divide(np.ones(n), folds, shuffled(n, rng, strata)).fold_of
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Rows divided among folds: a piece holds those repetitions of one row that are held out together.
+
+    Rows that were given once are one piece each. ``origin`` is the row that a piece is of, ``share`` how many of its
+    repetitions it holds.
+    """
+
+    origin: np.ndarray
+    fold_of: np.ndarray
+    share: np.ndarray
+
+    def of(self, rows: Rows) -> Rows:
+        index, share = torch.from_numpy(self.origin), torch.from_numpy(self.share)
+        if len(index) == len(rows):
+            return rows
+        return rows.portion(index, rows.weight[index] * share)
+
+
+def divide(count: np.ndarray, folds: int, order: np.ndarray, most: float = float("inf")) -> Pieces:
+    """Deal the repetitions of all rows, in this order, out to the folds, whose sizes differ by at most one.
+
+    A row with more than ``most`` repetitions is dealt out in so many equal portions.
+    """
+    portions = np.minimum(count, most).astype(np.int64)
+    end = np.cumsum(portions[order])[:, None] - 1 - np.arange(folds)
+    # the places start, ..., end - 1 belong to the folds 0, 1, ..., 0, 1, ... in turn
+    dealt = np.empty_like(end)
+    dealt[order] = end // folds - (end - portions[order, None]) // folds
+    origin, fold_of = np.nonzero(dealt)
+    return Pieces(origin, fold_of, dealt[origin, fold_of] / portions[origin])
+
+
+def shuffled(n: int, rng: np.random.Generator, strata: np.ndarray | None = None) -> np.ndarray:
+    """Rows in random order; those of a stratum, if there are any, one after the other, so that every fold has some."""
     order = rng.permutation(n)
-    if strata is not None:
-        order = order[np.argsort(strata[order], kind="stable")]
-    fold_of = np.empty(n, dtype=np.int64)
-    fold_of[order] = np.arange(n) % folds
-    return fold_of
+    return order if strata is None else order[np.argsort(strata[order], kind="stable")]
 
 
 def gamma_grid(mean_exponent: float, n: int, d: int, size: int = GRID) -> np.ndarray:
@@ -273,6 +318,9 @@ class Task:
     """What all plans need to know: the rows, their folds, the λ to try, the clipping bound, each feature's kind, and
     what is to be solved in the end: None is least squares, by its own exact ways. ``numbers`` says that labels are
     numbers, not classes; with ``levels`` the rows' outputs are columns of one such label's values.
+
+    Where rows were given several times, ``rows`` are pieces of them, each in one fold, and ``origin`` says of which of
+    the ``distinct`` rows, on which machines are trained in the end.
     """
 
     rows: Rows
@@ -283,6 +331,40 @@ class Task:
     problem: Problem | None = None
     numbers: bool = False
     levels: Levels | None = None
+    distinct: Rows | None = None
+    origin: torch.Tensor | None = None
+
+    @property
+    def whole(self) -> Rows:
+        """The distinct rows."""
+        return self.rows if self.distinct is None else self.distinct
+
+    def with_levels(self, levels: Levels) -> Task:
+        """With a column for each value of the labels."""
+
+        def columns(rows: Rows) -> Rows:
+            return replace(rows, Y=levels.columns(rows.Y))
+
+        distinct = None if self.distinct is None else columns(self.distinct)
+        return replace(self, rows=columns(self.rows), distinct=distinct, levels=levels)
+
+    def part(self, fold: int) -> Part:
+        """The distinct rows that a machine without this fold is trained on, and their weights there."""
+        index = self.training_part(fold)
+        if self.origin is None:
+            return index, self.rows.weight[index]
+        weight = torch.zeros_like(self.whole.weight)
+        weight.index_add_(0, self.origin[index].to(weight.device), self.rows.weight[index])
+        return (present := weight.nonzero()[:, 0].cpu()), weight[present]
+
+    def gathered(self, machines: Sequence[Machine]) -> list[Machine]:
+        """Machines on pieces as machines on the distinct rows."""
+        if self.origin is None:
+            return list(machines)
+        return [
+            gathered(machine, self.rows, self.origin, len(self.whole)) if isinstance(machine, OfLoss) else machine
+            for machine in machines
+        ]
 
     @property
     def squared(self) -> Task:
@@ -312,7 +394,7 @@ def one_kernel(kernel: HierarchicalKernel, task: Task, progress: Progress) -> Ma
         return _one_kernel_with(task.problem, kernel, task, progress)
     found = search(kernel, task.rows, task.fold_of, task.lams, task.clip, progress=progress)
     progress.report(stage="grid", risk=found.risk, gamma=found.gamma, lam=found.lam, products=found.products)
-    return train(kernel.with_gamma(found.gamma), task.rows, found.lam, [task.training_part(b) for b in task.folds])
+    return train(kernel.with_gamma(found.gamma), task.whole, found.lam, [task.part(b) for b in task.folds])
 
 
 def _one_kernel_with(problem: Problem, kernel: HierarchicalKernel, task: Task, progress: Progress) -> Machine:
@@ -357,16 +439,16 @@ def kernel_per_fold(
     progress.report(stage="architecture", risk=means[best].risk, risks=[mean.risk for mean in means])
     i, _ = means[best].best
     return [
-        _train_on_fold(kernel.with_gamma(float(grid.gammas[i])), means[best].choice, task, index)
-        for kernel, grid, index in groups[best]
+        _train_on_fold(kernel.with_gamma(float(grid.gammas[i])), means[best].choice, task, fold)
+        for kernel, grid, fold in groups[best]
     ]
 
 
-def _train_on_fold(kernel: HierarchicalKernel, choice, task: Task, index: torch.Tensor) -> Machine:
+def _train_on_fold(kernel: HierarchicalKernel, choice, task: Task, fold: int) -> Machine:
     if task.problem is None:
-        return train(kernel, task.rows, choice.lam, [index])
-    out = torch.ones(len(task.rows), dtype=torch.bool).index_fill(0, index, False).nonzero()[:, 0]
-    return train_part(kernel, task.problem, task.rows, choice, index, out)
+        return train(kernel, task.whole, choice.lam, [task.part(fold)])
+    out = torch.from_numpy(np.flatnonzero(task.fold_of == fold))
+    return train_part(kernel, task.problem, task.rows, choice, task.training_part(fold), out)
 
 
 def _learn_on_fold(optimiser, architecture, task: Task, fold: int, rng, progress: Progress):
@@ -391,8 +473,8 @@ def _learn_together(optimiser, attempts, task: Task):
 
 def _judged_on_folds(
     kernels: Sequence[HierarchicalKernel], task: Task, folds: Sequence[int], progresses: Sequence[Progress]
-) -> list[tuple[HierarchicalKernel, GridResult | LossGrid, torch.Tensor]]:
-    """Every kernel with its risks on its fold, and the rows that it is to be trained on."""
+) -> list[tuple[HierarchicalKernel, GridResult | LossGrid, int]]:
+    """Every kernel with its risks on its fold, which it is not to be trained on."""
     # complete: a cell that cannot win in this fold may still win in the mean over folds
     held_out = [np.where(task.fold_of == fold, 0, -1) for fold in folds]
     asked = [
@@ -403,4 +485,4 @@ def _judged_on_folds(
     for grid, progress in zip(found, progresses, strict=True):
         progress.report(stage="fold", risk=grid.risk)
         progress.through += 1
-    return [(kernel, grid, task.training_part(fold)) for kernel, grid, fold in zip(kernels, found, folds, strict=True)]
+    return list(zip(kernels, found, folds, strict=True))

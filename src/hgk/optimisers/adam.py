@@ -121,16 +121,16 @@ class Watch:
         L, _ = cholesky(batch_sweep(kernel, X).matrix(), float(s.sum()) * lam / s, rounded=True)
         alpha = torch.cholesky_solve(self.batch.Y, L)
         t = kernel.multiply(self.rows.X.float(), X, alpha.float()).double().clamp(-self.clip, self.clip)
-        share = self.rows.weight / self.rows.weight.sum()
-        self.checks.append((share * ((t - self.rows.Y) ** 2).sum(1), W))
-        return float(self.checks[-1][0].sum())
+        self.checks.append((((t - self.rows.Y) ** 2).sum(1), W))
+        return self.risk(self.checks[-1][0])
+
+    def risk(self, losses: torch.Tensor) -> float:
+        return self.rows.mean(losses)[0]
 
     def excess(self, losses: torch.Tensor) -> float:
         """How much worse than the best check, in standard errors of the difference."""
-        best = min((check for check, _ in self.checks), key=lambda check: float(check.sum()))
-        more = losses - best
-        error = float(more.std(correction=0)) * len(more) ** 0.5
-        return float(more.sum()) / error if error > 0 else 0.0
+        more, error = self.rows.mean(losses - min((check for check, _ in self.checks), key=self.risk))
+        return more / error if error > 0 else 0.0
 
     def hopeless(self) -> bool:
         return len(self.checks) > 2 and all(self.excess(losses) > 2 for losses, _ in self.checks[-2:])
@@ -139,7 +139,7 @@ class Watch:
         """The last weights, unless earlier ones were clearly better."""
         if not self.checks or self.excess(self.checks[-1][0]) <= 1:
             return W
-        return min(self.checks, key=lambda check: float(check[0].sum()))[1]
+        return min(self.checks, key=lambda check: self.risk(check[0]))[1]
 
 
 class Run:
@@ -245,7 +245,7 @@ class Run:
         W = self.weights
         X = batch.X.float()
         sweep = self._sweep(W, X)
-        found = self.criterion(sweep.matrix(), batch.Y, self.theta[-1].exp(), batch.weight)
+        found = self.criterion(sweep.matrix(), batch.Y, self.theta[-1].exp(), batch.weight, batch.count)
         dW = sweep.backward(found.dK.to(X))
         gradient = [w * dw for w, dw in zip(W[: self.depth], dW, strict=False)] + list(dW[self.depth :])
         self._penalise(gradient, W)

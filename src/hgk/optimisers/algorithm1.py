@@ -185,11 +185,9 @@ class _Run:
         plain = yield from self._train(self.plain.W, self.plain)
         learned = yield from self._train(self.best)
         losses = [o.losses(o.kernel.multiply(D3.X, o.X1, o.alpha), D3) for o in (plain, learned)]
-        share, gain = D3.weight / D3.weight.sum(), losses[0] - losses[1]
-        mean = float(share @ gain)
-        error = float((share**2 @ (gain - mean) ** 2) ** 0.5)
-        self.progress.report(stage="guard", plain_D3=float(share @ losses[0]), learned_D3=float(share @ losses[1]))
-        return mean > 2 * error
+        gain, error = D3.mean(losses[0] - losses[1])
+        self.progress.report(stage="guard", plain_D3=D3.mean(losses[0])[0], learned_D3=D3.mean(losses[1])[0])
+        return gain > 2 * error
 
     def _train(self, W: Weights, kernel: HierarchicalKernel | None = None) -> Generator[Wish, Any, Objective]:
         """α on D1, with λ and γ by cross-validation on D1."""

@@ -1,0 +1,235 @@
+"""Rows that were given several times: everything is as if each repetition were a row of its own."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from cases import ARCHITECTURES, random_kernel, random_rows
+from hgk import HGKClassifier, HGKQuantileRegressor, HGKRegressor
+from hgk.criteria import LeaveOneOut
+from hgk.kernels import MeanKernel
+from hgk.losses import Hinge
+from hgk.machines import Rows, functions, train, train_on_centres, train_on_mean
+from hgk.problems import Choice, Problem, gathered, train_on_folds
+from hgk.progress import Progress
+from hgk.selection import Task, divide, fold_numbers, shuffled
+
+N, LAM = 14, 0.02
+
+
+def counted(outputs=2, unit=1.0, seed=0):
+    """Rows with counts of 1, 2 and 3, each repetition of weight ``unit``; and the same with all repetitions apart."""
+    rows = random_rows(N, outputs=outputs, seed=seed)
+    count = torch.arange(N).remainder(3).double() + 1
+    merged = Rows(rows.X, rows.Y, unit * count, count)
+    apart = torch.arange(N).repeat_interleave(count.long())
+    return merged, Rows(rows.X[apart], rows.Y[apart], torch.full((len(apart),), unit, dtype=torch.float64)), apart
+
+
+def kernels():
+    return [random_kernel(ARCHITECTURES[name], seed) for seed, name in enumerate(("all kinds", "smooth and rough"))]
+
+
+def without(kernel, rows, left, lam=LAM):
+    """The function trained, at the same c, without some rows."""
+    keep = torch.tensor([i for i in range(len(rows)) if i not in left])
+    c = float(rows.weight.sum()) * lam
+    A = kernel.matrix(rows.X[keep]) + c * torch.diag(1 / rows.weight[keep])
+    alpha = torch.linalg.solve(A, rows.Y[keep])
+    return lambda X: kernel.matrix(X, rows.X[keep]) @ alpha
+
+
+# ------------------------------------------------------------------------------------------------- the criterion
+
+
+@pytest.mark.parametrize("unit", [1.0, 0.3])
+def test_leave_one_out_leaves_one_repetition(unit):
+    merged, apart, _ = counted(unit=unit)
+    kernel = kernels()[0]
+    own = LeaveOneOut()(kernel.matrix(merged.X), merged.Y, LAM, merged.weight, merged.count).value.item()
+    residuals = torch.stack(
+        [apart.Y[i] - without(kernel, apart, [i])(apart.X[i : i + 1])[0] for i in range(len(apart))]
+    )
+    assert own == pytest.approx(float((residuals**2).sum(1).mean()), rel=1e-9)
+
+
+def test_the_gradient_of_the_criterion_equals_finite_differences():
+    merged, *_ = counted()
+    K, h = kernels()[0].matrix(merged.X), 1e-6
+
+    def value(K, lam):
+        return LeaveOneOut()(K, merged.Y, lam, merged.weight, merged.count).value.item()
+
+    found = LeaveOneOut()(K, merged.Y, LAM, merged.weight, merged.count)
+    for i, j in [(0, 0), (2, 2), (1, 5), (4, 11)]:
+        E = torch.zeros_like(K)
+        E[i, j] = E[j, i] = 1.0
+        slope = (value(K + h * E, LAM) - value(K - h * E, LAM)) / (2 * h)
+        assert float((found.dK * E).sum()) == pytest.approx(slope, rel=1e-5, abs=1e-9)
+    slope = (value(K, LAM * np.exp(h)) - value(K, LAM * np.exp(-h))) / (2 * h)
+    assert found.dlog_lam.item() == pytest.approx(slope, rel=1e-5)
+
+
+# -------------------------------------------------------------------------------------------------- the machines
+
+
+def exact(rows):
+    return train(kernels()[0], rows, LAM), kernels()[0]
+
+
+def on_mean(rows):
+    mean = MeanKernel(tuple(kernels()), (0.25, 0.75))
+
+    ((_, machine),) = functions(train_on_mean(mean, rows, LAM))
+    return machine, mean
+
+
+@pytest.mark.parametrize("machine_on", [exact, on_mean])
+def test_machines_without_one_and_without_two_repetitions_equal_refits(machine_on):
+    merged, apart, origin = counted(unit=0.5)
+    machine, kernel = machine_on(merged)
+    X, some = random_rows(5, seed=9).X, torch.tensor([0, 1, 2, 5, 9])
+    own, elsewhere = machine.leave_one_out(merged, X, some)
+    two = machine.leave_two_out(merged, some)
+    first = [int((origin == i).nonzero()[0]) for i in some]
+    for a, i in enumerate(first):
+        f = without(kernel, apart, [i])
+        torch.testing.assert_close(own[a], f(apart.X[i : i + 1])[0])
+        torch.testing.assert_close(elsewhere[:, :, a], f(X).T)
+        for b, j in enumerate(first):
+            if i != j:
+                torch.testing.assert_close(two[:, a, b], without(kernel, apart, [i, j])(apart.X[i : i + 1])[0])
+
+
+def test_a_machine_on_centres_without_one_repetition_equals_that_of_single_rows():
+    merged, apart, origin = counted()
+    kernel, centres, none = kernels()[0], torch.arange(6), torch.zeros(0, dtype=torch.int64)
+    one = train_on_centres(kernel, merged, [LAM], centres, none, 1.0, Progress())
+    first = torch.stack([(origin == i).nonzero()[0, 0] for i in range(N)])
+    two = train_on_centres(kernel, apart, [LAM], first[:6], none, 1.0, Progress())
+    X, some = random_rows(5, seed=9).X, torch.arange(N)
+    for mine, other in zip(one.leave_one_out(merged, X, some), two.leave_one_out(apart, X, first), strict=True):
+        torch.testing.assert_close(mine, other)
+    different = ~torch.eye(N, dtype=torch.bool)
+    mine, other = one.leave_two_out(merged, some), two.leave_two_out(apart, first)
+    torch.testing.assert_close(mine[:, different], other[:, different])
+
+
+def divided(rows, folds=3, seed=0):
+    pieces = divide(rows.count.numpy(), folds, shuffled(len(rows), np.random.default_rng(seed)))
+    task = Task(pieces.of(rows), pieces.fold_of, np.array([LAM]), 1.0)
+    return Task(**{**vars(task), "distinct": rows, "origin": torch.from_numpy(pieces.origin)})
+
+
+def test_fold_machines_on_distinct_rows_are_those_on_pieces():
+    merged, *_ = counted()
+    task, kernel = divided(merged), kernels()[0]
+    own = train(kernel, task.whole, LAM, [task.part(b) for b in task.folds])
+    parts = [task.training_part(b) for b in task.folds]
+    pieces = train(kernel, task.rows, LAM, [(part, task.rows.weight[part]) for part in parts])
+    X, some = random_rows(5, seed=9).X, torch.arange(N)
+    torch.testing.assert_close(own(X), pieces(X))
+    # leave-one-out: the mean over the repetitions of a row, wherever they are held out
+    mine, there = own.leave_one_out(merged, X, some)
+    values, elsewhere = pieces.leave_one_out(task.rows, X, torch.arange(len(task.rows)))
+    for i in range(N):
+        at = task.origin == i
+        share = task.rows.count[at] / task.rows.count[at].sum()
+        torch.testing.assert_close(mine[i], share @ values[at])
+        torch.testing.assert_close(there[:, :, i], elsewhere[:, :, at] @ share)
+
+
+def test_a_machine_of_a_loss_on_pieces_is_gathered_on_distinct_rows():
+    merged, *_ = counted(outputs=1)
+    merged = Rows(merged.X, merged.Y.sign(), merged.weight, merged.count)
+    task = divided(merged)
+    choice = Choice(1.0, (LAM,), 0.0)
+    chosen = [(kernels()[0], 1.0)]
+    (machine,) = train_on_folds(chosen, Problem(Hinge()), task.rows, task.fold_of, choice, Progress(), {0: [0]})
+    found, X = gathered(machine, task.rows, task.origin, N), random_rows(5, seed=9).X
+    torch.testing.assert_close(found(X), machine(X))
+    assert torch.equal(found.X, merged.X)
+    for i in range(N):
+        at = task.origin == i
+        apart = at & (machine.aside > 0)
+        speak = apart if apart.any() else at
+        share = task.rows.weight[speak] / task.rows.weight[speak].sum()
+        torch.testing.assert_close(found.held_out[i], share @ machine.held_out[speak])
+        assert float(found.aside[i]) == pytest.approx(float(task.rows.weight[apart].sum() / merged.weight[i]))
+
+
+# ------------------------------------------------------------------------------------------------------ folds
+
+
+def test_folds_divide_repetitions_evenly():
+    rng = np.random.default_rng(0)
+    count, strata = rng.integers(1, 30, 40).astype(float), rng.integers(0, 3, 40)
+    pieces = divide(count, 5, shuffled(40, rng, strata))
+    held = np.zeros((40, 5))
+    held[pieces.origin, pieces.fold_of] = pieces.share * count[pieces.origin]
+    np.testing.assert_allclose(held.sum(1), count)
+    np.testing.assert_allclose(held, held.round(), atol=1e-9)
+    for rows in (np.full(40, True), *(strata == s for s in range(3))):
+        assert np.ptp(held[rows].sum(0)) < 1 + 1e-9
+    assert (np.ptp(held, axis=1) < 1 + 1e-9).all()  # also of every row
+    capped = divide(count, 5, shuffled(40, rng), most=2)
+    assert np.bincount(capped.origin).max() == 2
+    np.testing.assert_allclose(np.bincount(capped.origin, weights=capped.share), 1)
+
+
+def test_rows_given_once_are_dealt_out_one_by_one():
+    pieces = divide(np.ones(13), 5, shuffled(13, np.random.default_rng(3)))
+    assert np.array_equal(pieces.origin, np.arange(13))
+    assert np.array_equal(pieces.fold_of, fold_numbers(13, 5, np.random.default_rng(3)))
+    assert sorted(np.bincount(pieces.fold_of)) == [2, 2, 3, 3, 3]
+
+
+# -------------------------------------------------------------------------------------------------- estimators
+
+
+def noisy(n=120, levels=4, seed=0):
+    """Few distinct rows, noisy labels."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, levels, (n, 2)).astype(float)
+    return X, X[:, 0] - X[:, 1] + rng.integers(-1, 2, n), rng
+
+
+ESTIMATORS = {
+    "default regressor": HGKRegressor(random_state=0),
+    "plain regressor": HGKRegressor("plain", random_state=0),
+    "algorithm 1": HGKRegressor("algorithm1", random_state=0),
+    "absolute loss": HGKRegressor("plain", loss="epsilon_insensitive", random_state=0),
+    "default classifier": HGKClassifier(random_state=0),
+    "logistic": HGKClassifier(loss="logistic", random_state=0),
+    "hinge, pairs": HGKClassifier("plain", loss="hinge", multi_class="ava", random_state=0),
+    "balanced": HGKClassifier("plain", class_weight="balanced", random_state=0),
+    "quantiles": HGKQuantileRegressor("plain", quantiles=[0.2, 0.8], random_state=0),
+}
+
+
+@pytest.mark.parametrize("model", ESTIMATORS.values(), ids=ESTIMATORS)
+def test_a_whole_weight_is_a_repetition_and_the_order_is_irrelevant(model):
+    X, y, rng = noisy()
+    y = np.clip(y, -1, 1)
+    weight = rng.integers(0, 4, len(y))
+    order = rng.permutation(int(weight.sum()))
+    repeated = np.repeat(np.arange(len(y)), weight)[order]
+
+    one, two = clone(model).fit(X, y, sample_weight=weight), clone(model).fit(X[repeated], y[repeated])
+    said = "predict_proba" if isinstance(model, HGKClassifier) else "predict"
+    np.testing.assert_allclose(getattr(one, said)(X), getattr(two, said)(X), atol=1e-8)
+    np.testing.assert_allclose(one.loo_predictions_[repeated], two.loo_predictions_, atol=1e-8)
+    if isinstance(model, HGKRegressor) and model.loss == "least_squares":
+        np.testing.assert_allclose(one.predict_interval(X[:9], 0.7), two.predict_interval(X[:9], 0.7), atol=1e-8)
+
+
+def test_lambda_counts_rows_as_they_were_given():
+    X, y, _ = noisy(500)
+    model = HGKRegressor("plain", random_state=0).fit(X, y)
+    assert len(model._rows) < 100
+    assert model._rows.size == model._rows.given == 500
+    relative = HGKRegressor("plain", random_state=0).fit(X, y, sample_weight=np.full(500, 0.37))
+    assert relative._rows.size == pytest.approx(500)  # other weights are relative
+    assert relative._rows.given == 500
+    np.testing.assert_allclose(relative.predict(X), model.predict(X), atol=0.05)
