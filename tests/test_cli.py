@@ -78,7 +78,8 @@ def test_fit_predict_explain_info_from_one_csv(call, tmp_path, folder):
     data = folder / "houses.csv"
     code, said, err = call("fit", data, "--target", "price", "--drop", "sold", "--preset", "plain", "--out", model)
     assert code == 0
-    assert "leave-one-out R²" in said
+    assert said.startswith("by 5-fold cross-validation: a root mean squared error of ")
+    assert "leave-one-out, by a kernel and λ that have seen the row: RMSE" in said
     assert f"model in {model}" in said
     assert "leans on" not in said
     assert "tells nothing about" in said
@@ -169,10 +170,11 @@ def test_info_tells_the_error_that_the_report_tells(call, folder, tmp_path):
     hgk.save(model, tmp_path / "m.hgk", compact=True)
     chosen = next(e for e in model.history_ if e["stage"] == "chosen")
     said = call("info", tmp_path / "m.hgk")[1]
-    assert f"error          on rows set aside: {chosen['wrong']:.1%} of the classes wrong, a mean" in said
+    where = f"on {chosen['rows']} rows set aside"
+    assert f"error          {where}: {chosen['wrong']:.1%} of the classes wrong, a mean" in said
     pinball = hgk.HGKRegressor("plain", loss="pinball", random_state=0).fit(frame[["living area"]], frame["price"])
     hgk.save(pinball, tmp_path / "p.hgk")
-    assert not re.search("^error", call("info", tmp_path / "p.hgk")[1], re.M)
+    assert re.search(r"^error +by 5-fold cross-validation: a root mean", call("info", tmp_path / "p.hgk")[1], re.M)
 
 
 def test_the_demo_shows_its_commands(call, tmp_path, monkeypatch):

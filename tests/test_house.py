@@ -37,6 +37,7 @@ ORDER = [
     "plans",
     "adapters",
     "estimators",
+    "verdicts",
     "codec",
     "files",
     "explain",

@@ -202,30 +202,6 @@ def _single(values: np.ndarray, model: Model) -> np.ndarray:
 # ------------------------------------------------------------------------------------------------------- in words
 
 
-def error_words(
-    risk: float, r2: float | None, rmse: float | None, wrong: float | None, classes: bool, outputs: int = 1
-) -> str:
-    """An error in words: of numbers in their unit, of classes by how many are wrong.
-
-    Examples
-    --------
-    >>> from hgk.explain import error_words
-    >>> error_words(0.04, 0.875, 12.5, None, classes=False)
-    'a root mean squared error of 12.5, R² 0.875'
-    >>> error_words(0.2, None, None, 0.031, classes=True)
-    '3.1% of the classes wrong, a mean squared error of 0.2 for labels ±1'
-    """
-    explained = "" if r2 is None else f"R² {r2:.3f}"
-    if classes:
-        said = [f"a mean squared error of {risk:.4g} for labels ±1", explained]
-        said = [f"{wrong:.1%} of the classes wrong", *said] if wrong is not None else said
-    elif rmse is not None:
-        said = [f"a root mean squared error of {rmse:.4g}", explained]
-    else:
-        said = [f"{explained or f'a mean squared error of {risk:.4g} for scaled labels'} over {outputs} outputs"]
-    return ", ".join(filter(None, said))
-
-
 def plain_remark(model: Model) -> str | None:
     """A sentence where every machine has the plain Gaussian kernel, whose shares tell nothing about columns.
 

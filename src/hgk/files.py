@@ -48,7 +48,8 @@ from hgk.losses import EpsilonInsensitive, Expectile, Hinge, LeastSquares, Logis
 from hgk.machines import Exact, OnCentres, Rows, average
 from hgk.optimisers import Adam, Algorithm1
 from hgk.problems import OfLoss
-from hgk.progress import honest_error, tried_kinds
+from hgk.progress import tried_kinds
+from hgk.verdicts import verdict
 
 SCHEMA = 4
 # In 1 no machines shared their coefficients; in 2 none had levels, a power for the few values of a label; in 3 copies
@@ -297,7 +298,7 @@ def save(
                 f"Rows in single precision would change predictions by up to {change:.1g} of half the labels' range, "
                 f"more than {TOLERANCE:g}; save without single."
             )
-    blob = _blob(fitted, _summary(fitted, compact, single) | {"error": _error(fitted, model._rows)}, note)
+    blob = _blob(fitted, _summary(fitted, compact, single) | {"error": verdict(model)}, note)
     write_atomically(path, lambda file: file.write(blob))
 
 
@@ -329,30 +330,6 @@ def _summary(fitted: Fitted, compact: bool, single: bool) -> dict[str, Any]:
         "chosen": next((e.get("candidates") for e in reversed(fitted.history) if e.get("stage") == "chosen"), None),
         "compact": compact or fitted.rows is None,
         "single": single,
-    }
-
-
-def _error(fitted: Fitted, rows: Rows | None) -> dict[str, Any] | None:
-    """The error on rows that no gradient had seen; None with another loss, whose error the history has not."""
-    found = honest_error(fitted.history)
-    if found is None or isinstance(fitted.machines[0], OfLoss):
-        return None
-    basis, event = found
-    risk = float(event["risk"])
-    if not math.isfinite(risk):  # JSON has no such number
-        return None
-    variance = 0.0
-    if rows is not None:
-        share = rows.weight / rows.weight.sum()
-        variance = float((share @ (rows.Y - share @ rows.Y) ** 2).sum())
-    half = float(fitted.y_scaling.half[0]) if fitted.single_column and fitted.y_scaling is not None else math.inf
-    rmse = half * math.sqrt(risk) if risk > 0 else 0.0
-    return {
-        "basis": basis,
-        "risk": risk,
-        "r2": 1 - risk / variance if variance > 0 else None,
-        "rmse": rmse if math.isfinite(half) and math.isfinite(rmse) else None,
-        "wrong": event.get("wrong") if fitted.classes is not None else None,
     }
 
 

@@ -390,7 +390,7 @@ class Scorer:
     """Errors on some rows, all measured alike: labels scaled to [-1, 1], predictions clipped there."""
 
     def __init__(self, model: Model, Y: np.ndarray, weight: np.ndarray):
-        self.model, self.Y, self.share = model, Y, weight / weight.sum()
+        self.model, self.Y, self.weight, self.share = model, Y, weight, weight / weight.sum()
         self.variance = float((self.share @ (Y - self.share @ Y) ** 2).sum())
         self.single = isinstance(model, HGKRegressor) and model._single_column
 
@@ -508,15 +508,20 @@ def _plain(model: Model, scorer: Scorer, fresh: Scorer | None, new: NewRows | No
 
 
 def _forest(model: Model, scorer: Scorer, fresh: Scorer | None, new: NewRows | None) -> list[Score]:
-    """200 trees on the columns as numbers and codes; out-of-bag predictions, and those of new rows."""
+    """200 trees on the columns as numbers and codes; out-of-bag predictions, and those of new rows.
+
+    Rows are taken as they were given: of equal ones some are in a tree's bag and others are not.
+    """
     of_classes = isinstance(model, HGKClassifier)
     kind = RandomForestClassifier if of_classes else RandomForestRegressor
-    y = classes_of(scorer.Y) if of_classes else scorer.Y if scorer.Y.shape[1] > 1 else scorer.Y[:, 0]
+    place = np.sort(model._place[model._place >= 0])  # in an order that does not depend on theirs
+    given = Scorer(model, scorer.Y[place], (scorer.weight / np.bincount(place))[place])
+    y = classes_of(given.Y) if of_classes else given.Y if given.Y.shape[1] > 1 else given.Y[:, 0]
     forest = kind(200, oob_score=True, random_state=0, n_jobs=torch.get_num_threads())
     scaled = _scaling(model.X_fit_)
-    forest.fit(scaled(model.X_fit_), y, sample_weight=model._training_rows("The report needs").weight.numpy())
+    forest.fit(scaled(model.X_fit_[place]), y, sample_weight=given.weight)
     values = forest.oob_decision_function_ if of_classes else forest.oob_prediction_
-    found = [scorer(FOREST, BAG, _values(model, values))]
+    found = [given(FOREST, BAG, _values(model, values))]
     if fresh is not None and new is not None:
         values = forest.predict_proba(scaled(new.X)) if of_classes else forest.predict(scaled(new.X))
         found.append(fresh(FOREST, NEW, _values(model, values)))

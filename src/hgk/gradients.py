@@ -766,12 +766,13 @@ class Averages:
         return cast(Levels, self.task.levels).labels(self.rows.Y)
 
     def report(self, members: Sequence[Trial]) -> dict[str, float]:
-        """The error of predicted labels; of classes also how many are wrong, of levels their power."""
-        t = self.mean(members)
+        """The rows, the error of predicted labels; of classes also how many are wrong, of levels their power."""
+        t, rows = self.mean(members), round(self.rows.given)
         if self.task.levels is None:
-            return {"risk": self.risk(members), **wrong_classes(t, self.rows)}
+            return {"rows": rows, "risk": self.risk(members), **wrong_classes(t, self.rows)}
         levels = self.levels(members)
-        return {"risk": float(self.share @ ((levels(t) - self.labels) ** 2)[:, 0]), "power": levels.power}
+        risk = float(self.share @ ((levels(t) - self.labels) ** 2)[:, 0])
+        return {"rows": rows, "risk": risk, "power": levels.power}
 
     def gain(self, members: Sequence[Trial], option: Sequence[Trial]) -> tuple[float, float]:
         """What the option gains, and in its standard errors."""

@@ -24,10 +24,11 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from hgk import findings
 from hgk.bench.palette import LOOKS
 from hgk.estimators import HGKClassifier, HGKRegressor
-from hgk.explain import error_words, plain_remark
+from hgk.explain import plain_remark
 from hgk.findings import FOREST, LOO, NEW, SVM, Model, NewRows, Score, Tree
 from hgk.pages import assemble, colours, figure, or_none, plain_table, write
 from hgk.progress import ASIDE
+from hgk.verdicts import in_words
 
 # What is shown at most: columns of figures, of the table of data and of the tree; pairs, points, rows, classes.
 RELEVANT, SUMMARISED, IN_TREE, EFFECTS, PAIRED = 20, 500, 16, 6, 12
@@ -378,11 +379,12 @@ def _headline(data: dict[str, Any]) -> str:
     scores = [Score(**{**cells, "r2": np.nan if cells["r2"] is None else cells["r2"]}) for cells in data["errors"]]
     ours = next((s for s in scores if s.basis == NEW), scores[0])
     classes = data["task"] == "classification"
-    measure = error_words(ours.risk, ours.r2, ours.rmse, ours.wrong, classes, len(data["outputs"]))
+    known = {"risk": ours.risk, "r2": ours.r2, "rmse": ours.rmse, "wrong": ours.wrong}
+    measure = in_words(known, classes, len(data["outputs"]))
     said = [f"{'On' if ours.basis in (ASIDE, NEW) else 'By'} {ours.basis} this model has {measure}."]
     left = next((s for s in scores if s.basis == LOO and s.wrong is not None), None)
     if classes and ours.wrong is None and left is not None:
-        said.insert(0, f"By {LOO} {left.wrong:.1%} of the classes are wrong.")
+        said.append(f"By {LOO} {left.wrong:.1%} of the classes are wrong.")
     for method in (SVM, FOREST):
         same = [s for s in scores if s.method == method]
         other = next((s for s in same if s.basis == ours.basis), same[0] if same else None)

@@ -28,12 +28,13 @@ from hgk import tables
 from hgk.arrays import DEVICES
 from hgk.cli.shared import EXPECTED, Unusable, check_device, console, errors
 from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor, StoppedEarlyWarning
-from hgk.explain import contributions, error_words, given_rows, node_terms, plain_remark, remark_on_plain
+from hgk.explain import contributions, given_rows, node_terms, plain_remark, remark_on_plain
 from hgk.files import describe, load, save
 from hgk.inputs import is_mixed
 from hgk.levels import Levels
 from hgk.plans import PRESETS
 from hgk.progress import ASIDE, Event
+from hgk.verdicts import in_words, verdict
 
 EXPECTED.append(tables.TableError)
 Model = HGKRegressor | HGKQuantileRegressor | HGKClassifier
@@ -120,7 +121,7 @@ def fit(
             note={"target": target, "task": "classification" if found.classes else "regression"},
         )
     with _interruptible(f"{out} is written, its error not estimated"):
-        score = _score(model, found.y)
+        error, loo = verdict(model), _leave_one_out(model, found.y)
     if write_report is not None:
         with _interruptible(f"{out} is written, the report is not"), _sentences():
             write_report(model, report, title=f"{target}, from {'standard input' if data == '-' else Path(data).name}")
@@ -132,9 +133,8 @@ def fit(
         "columns": X.shape[1],
         "seconds": took,
     }
-    basis = "held_out" if model._of_loss else "leave_one_out"
-    said |= {"stopped_early": bool(stopped), basis: score, "importances": _importances(model)}
-    said |= {"plain": plain_remark(model), "notes": notes}
+    said |= {"stopped_early": bool(stopped), "error": error, "leave_one_out": loo, "importances": _importances(model)}
+    said |= {"plain": plain_remark(model), "notes": notes, "classes": found.classes, "outputs": len(_outputs(model))}
     _told(said, notes[told:], as_json, quiet)
 
 
@@ -145,17 +145,27 @@ def _told(said: dict[str, Any], notes: Sequence[str], as_json: bool, quiet: bool
     _tell(notes, quiet)
     if quiet:
         return
-    basis = "held_out" if "held_out" in said else "leave_one_out"
-    words = {"r2": "R² {:.3f}", "rmse": "RMSE {:.4g}", "accuracy": "accuracy {:.3f}", "pinball": "pinball loss {:.4g}"}
-    words["inside"] = "{:.1%} between the outer quantiles"
-    how = ", ".join(text.format(said[basis][name]) for name, text in words.items() if name in said[basis])
-    what = "held-out" if basis == "held_out" else "leave-one-out"
-    console.print(f"{what} {how}, kernel and λ as chosen; fitted in {said['seconds']:.1f} s", markup=False)
+    error = said["error"]
+    if error is not None:
+        console.print(f"{_where(error)}: {in_words(error, said['classes'], said['outputs'])}", markup=False)
+    if said["leave_one_out"]:
+        loo = ", ".join(f"{LEAVE_ONE_OUT[name]} {value:.4g}" for name, value in said["leave_one_out"].items())
+        console.print(f"leave-one-out, by a kernel and λ that have seen the row: {loo}", markup=False)
+    console.print(f"fitted in {said['seconds']:.1f} s", markup=False)
     leaning = ", ".join(f"{name} {share:.2f}" for name, share in list(said["importances"].items())[:5])
     console.print(said["plain"] or f"the kernel leans on {leaning}", markup=False, soft_wrap=True)
     console.print(f"model in {said['model']}", markup=False, soft_wrap=True)
     if said["report"]:
         console.print(f"report in {said['report']}", markup=False, soft_wrap=True)
+
+
+LEAVE_ONE_OUT = {"rmse": "RMSE", "r2": "R²", "accuracy": "accuracy"}
+
+
+def _where(error: dict[str, Any]) -> str:
+    """Which rows an error is of."""
+    many = "" if error.get("rows") is None else f"{error['rows']} "
+    return f"on {many}{ASIDE}" if error["basis"] == ASIDE else f"by {error['basis']}"
 
 
 def duration(text: str) -> float:
@@ -245,16 +255,11 @@ def _estimator(preset: str, classes: bool, loss: str, tau: float, levels: list[f
     return HGKQuantileRegressor(preset, quantiles=levels, **common)
 
 
-def _score(model: Model, y: np.ndarray) -> dict[str, float]:
-    """From the leave-one-out values, which the kernel and λ have seen but no coefficient has."""
-    if model._rows is None or not len(y):
+def _leave_one_out(model: Model, y: np.ndarray) -> dict[str, float]:
+    """Of least squares; the kernel and λ have seen the row, no coefficient has."""
+    if model._of_loss:
         return {}
     loo = model.loo_predictions_
-    if isinstance(model, HGKQuantileRegressor):
-        t, tau = loo.reshape(len(y), -1), model.quantiles_
-        r = y[:, None] - t
-        found = {"pinball": float(np.maximum(tau * r, (tau - 1) * r).mean())}
-        return found | ({"inside": float(((t[:, 0] <= y) & (y <= t[:, -1])).mean())} if len(tau) > 1 else {})
     if isinstance(model, HGKClassifier):
         found = model.classes_[(loo > 0).astype(int) if loo.ndim == 1 else loo.argmax(1)]
         return {"accuracy": float(np.mean(found == y))}
@@ -646,9 +651,7 @@ def _error_line(summary: dict[str, Any]) -> str:
     found = summary.get("error")
     if found is None:
         return ""
-    numbers = {name: found[name] for name in ("risk", "r2", "rmse", "wrong")}
-    said = error_words(**numbers, classes=summary.get("classes") is not None, outputs=summary.get("outputs", 1))
-    return f"{'on' if found['basis'] == ASIDE else 'by'} {found['basis']}: {said}"
+    return f"{_where(found)}: {in_words(found, summary.get('classes') is not None, summary.get('outputs', 1))}"
 
 
 def _leading(summary: dict[str, Any], most: int = 5) -> list[tuple[str, float]]:
