@@ -25,6 +25,7 @@ from hgk.problems import (
     Through,
     best_lams,
     choose_lams,
+    choose_on_few,
     held_out_average,
     in_turn,
     pairs_of,
@@ -205,7 +206,8 @@ def test_time_that_is_up_is_said_and_leaves_an_unfinished_fold_out():
         (event,) = late.history
         assert (event["stage"], event["folds"], event["lams"], event["cut"]) == ("loss", 1, solved, True)
         assert list(starts) == [0]
-        best = int(single.risks[:solved].sum(1).argmin())
+        # a fold that is through speaks; an end that time has set says nothing about λ, and a few rows are asked
+        best = int(single.risks.sum(1).argmin()) if asked else int(choose_on_few(state, lams)[0])
         assert choice.lams == (float(lams[best]),) * 3
     unhurried = Progress()
     choose_lams({0: state, 1: state}, lams, unhurried)

@@ -39,7 +39,7 @@ from hgk.losses import EpsilonInsensitive, Expectile, Hinge, LeastSquares, Logis
 from hgk.machines import Rows, average, loo_average, moved, proportions, weighted_quantile
 from hgk.optimisers import Adam, Algorithm1
 from hgk.plans import PRESETS, Given, Learned, Preset
-from hgk.problems import OfLoss, Problem, held_out_average, votes
+from hgk.problems import FEWER, OfLoss, Problem, held_out_average, votes
 from hgk.progress import Event, Progress
 from hgk.selection import FOLDS, Plan, Task, divide, lam_grid, shuffled
 from hgk.solvers import solver_for
@@ -406,6 +406,13 @@ class _HGK(BaseEstimator):
                 UserWarning,
                 stacklevel=3,
             )
+        if not progress.shortened and any(e.get("cut") for e in progress.history):
+            warnings.warn(
+                f"time_budget={self.time_budget!r} was used up before λ was chosen on all rows; it was chosen on at "
+                f"most {FEWER} of them, so give more time.",
+                UserWarning,
+                stacklevel=3,
+            )
         left = max((m.gap for m in self.machines_ if isinstance(m, OfLoss) and m.unsolved), default=0.0)
         if left:
             warnings.warn(
@@ -731,10 +738,12 @@ class HGKRegressor(RegressorMixin, _HGK):
         With leave-one-out residuals r_i and the functions f^(-i) trained without row i, both from the factor
         that the fit made (the kernel's weights, λ and γ stay fixed), the bounds at x are
 
-            the (1 - coverage)-quantile of f^(-i)(x) - |r_i|,    the coverage-quantile of f^(-i)(x) + |r_i|,
+            the (1 - coverage)-quantile of f^(-i)(x) - ρ |r_i|,    the coverage-quantile of f^(-i)(x) + ρ |r_i|,
 
         taken over the rows with one more at ∓∞ (Barber, Candès, Ramdas and Tibshirani, 2021; for exchangeable
-        rows and a kernel that does not depend on them, coverage is at least 1 - 2 (1 - coverage)). At most 2000
+        rows, ρ = 1 and a kernel that does not depend on them, coverage is at least 1 - 2 (1 - coverage)). A kernel
+        whose weights were learned has seen row i, and r_i is too small: ρ >= 1 is how much larger errors were on rows
+        set aside, as measured during the fit (``history_``, "optimism"). At most 2000
         rows are used (500, where the label has a column for each of its values). Each machine is factored again at
         every call, so that one call for many rows is cheaper than many calls. Weights of rows count relative to each
         other.
@@ -770,6 +779,11 @@ class HGKRegressor(RegressorMixin, _HGK):
         (found,) = self._intervals(self._features(X), [float(coverage)])
         return found[:, 0] if self._single_column else found
 
+    @property
+    def _optimism(self) -> float:
+        """What leave-one-out errors are multiplied by to be those of rows that the kernel has not seen."""
+        return max(1.0, next((e["ratio"] for e in reversed(self.history_) if e.get("stage") == "optimism"), 1.0))
+
     def _intervals(self, features: torch.Tensor, levels: Sequence[float]) -> np.ndarray:
         """Bounds at each level, (levels, rows, outputs, 2); the machines are factored once for all levels."""
         rows = self._training_rows("Intervals need")
@@ -784,7 +798,7 @@ class HGKRegressor(RegressorMixin, _HGK):
             for block in blocks(len(features), max(1, 2**25 // (len(some) * machines[0].alpha.shape[1]))):
                 found = loo_average(machines, there, CLIP, features[block].to(device), some)
                 own, elsewhere = (part.to(AT_REST) for part in found)
-                r = (rows.Y[some] - own).abs().T[:, None, :]
+                r = self._optimism * (rows.Y[some] - own).abs().T[:, None, :]
                 weight = rows.weight[some] * (rows.size / float(rows.weight.sum()))
                 low = [weighted_quantile(-(elsewhere - r), weight, level).neg() for level in levels]
                 high = [weighted_quantile(elsewhere + r, weight, level) for level in levels]

@@ -559,8 +559,9 @@ class Part:
 class Coverage:
     """How often jackknife+ intervals hold the label, by the coverage asked for; widths in the unit of the labels.
 
-    Over all training rows that is the coverage asked for, nearly by construction: a row is as likely as any other to be
-    among those with the largest residuals. ``parts`` says whether it holds from the smallest predictions to the
+    Over all training rows that is at least the coverage asked for, nearly by construction: a row is as likely as any
+    other to be among those with the largest residuals, and these are enlarged to those of rows that the kernel has not
+    seen. ``parts`` says whether it holds from the smallest predictions to the
     largest, at the coverage ``asked``; ``new`` whether it holds for rows that the kernel was not learned from.
     """
 
@@ -584,7 +585,9 @@ def coverage(model: HGKRegressor, new: NewRows | None = None, levels: Sequence[f
     with threads_for(len(rows)):
         t = leave_two_out_average(model.machines_, rows, CLIP, some)[0]
     mine = rows[some]
-    low, high = (torch.stack(bounds) for bounds in zip(*(loo_interval(t, mine, a) for a in levels), strict=True))
+    low, high = (
+        torch.stack(bounds) for bounds in zip(*(loo_interval(t, mine, a, model._optimism) for a in levels), strict=True)
+    )
     y, share = mine.Y[:, 0], mine.weight / mine.weight.sum()
     inside = ((low <= y) & (y <= high)).double()
     width = float(model._y_scaling.half[0]) * (high - low).median(1).values
@@ -609,13 +612,13 @@ def _coverage_by_prediction(model: HGKRegressor, t: np.ndarray, inside: np.ndarr
     ]
 
 
-def loo_interval(t: torch.Tensor, rows: Rows, level: float) -> tuple[torch.Tensor, torch.Tensor]:
+def loo_interval(t: torch.Tensor, rows: Rows, level: float, optimism: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
     """Bounds at every row i from all others; ``t[i, j]`` = f^(-i,-j)(x_i), for the first output.
 
     Of row i itself all repetitions but one are among the others.
     """
     n = len(rows)
-    r = (rows.Y[:, :1] - t).abs().T  # r[i, j] = |y_j - f^(-i,-j)(x_j)|
+    r = optimism * (rows.Y[:, :1] - t).abs().T  # ρ times r[i, j] = |y_j - f^(-i,-j)(x_j)|
     weight = (rows.weight * (rows.size / float(rows.weight.sum()))).repeat(n, 1)
     weight.diagonal().mul_(1 - 1 / rows.repetitions)
     low = [-weighted_quantile(-(t[i] - r[i]), weight[i], level) for i in range(n)]

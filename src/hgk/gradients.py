@@ -37,10 +37,19 @@ from joblib import Parallel, delayed, effective_n_jobs
 
 from hgk import fused
 from hgk.architectures import Architecture, isotropic, two_layers, with_kinds
-from hgk.arrays import accelerated, exact_rows, threads
+from hgk.arrays import accelerated, exact_rows, synchronise, threads
 from hgk.kernels import HierarchicalKernel, MeanKernel
 from hgk.levels import Levels
-from hgk.machines import Machine, Rows, clipped_risk, train, train_on_centres, train_on_mean, wrong_classes
+from hgk.machines import (
+    Machine,
+    Rows,
+    clipped_risk,
+    functions,
+    train,
+    train_on_centres,
+    train_on_mean,
+    wrong_classes,
+)
 from hgk.optimisers.adam import Adam, Run
 from hgk.optimisers.recorded import RecordedRun, run_together
 from hgk.problems import Problem, train_on_folds
@@ -56,6 +65,8 @@ FEWEST, MANY = 50, 3000
 JUDGE, JUDGED = 2_000, 3_000
 # Rows that early stopping watches.
 WATCHED = 500
+# Rows, as many seen as set aside, by which the optimism of leave-one-out errors is measured.
+SEEN = 1000
 # How much log K may change when weights that hardly matter are dropped. Tried, not recorded: on training rows of five
 # of the paper's sets the error changed by at most 0.4 % and K cost a third to two thirds (but for one tree of covtype,
 # where it cost the same); three times more cost up to 15 % of the error.
@@ -207,18 +218,61 @@ def usual_effort(n: float, features: int, outputs: int = 1) -> Effort:
     return Effort(9, 100, 401, more, 1001, last, rows)
 
 
-# What a budget may buy, in the order of cost; for fewer rows the steps are cut to twice the usual ones.
-EFFORTS = [
-    Effort(1, 30, 301),
-    Effort(1, 60, 401),
-    Effort(2, 60, 501),
-    Effort(9, 60, 401, 20, 701, 5, 1001),
-    Effort(9, 100, 401, 40, 1001, 8, 1251),
-    Effort(9, 100, 401, 80, 1001, 12, 1501),
-    Effort(9, 120, 501, 120, 1001, 12, 1501),
-    Effort(9, 120, 701, 120, 1501, 12, 2001),
-    Effort(9, 200, 1001, 200, 2001, 12, 2501),
-]
+# What a budget may buy, in the order of cost: kinds, steps and rows per step of the first round; steps and rows of the
+# second, and of the last one. For fewer rows the steps are cut to twice the usual ones.
+FIRST = [(1, 30, 301), (1, 60, 401), (2, 60, 501), (9, 60, 401), (9, 100, 401), (9, 120, 501), (9, 150, 701)]
+SECOND = [(0, 0), (20, 701), (40, 1001), (80, 1001), (120, 1001), (120, 1501), (200, 2001)]
+LAST = [(0, 0), (5, 1001), (8, 1251), (12, 1501), (12, 2001), (20, 2001), (20, 2501)]
+
+
+class Budget:
+    """Seconds that a fit should take, and what they buy.
+
+    The price of a step is measured on a few steps alone; that of a round then tells how much slower they are side by
+    side, and the next round is planned with what is left.
+    """
+
+    def __init__(self, seconds: float, begun: float, task: Task, candidates: Sequence[Candidate], rng, loss: bool):
+        self.ends, self.slowness, self.rows = begun + seconds, 1.0, task.rows
+        self.batch = usual_effort(task.rows.given, columns_of(task.features)).batch
+        with threads(1):  # as the runs
+            self.prices = [_seconds_per_step(c, task, rng, self.batch) for c in candidates]
+            self.pair = _seconds_per_pair(candidates, task, rng)
+        # for the machine: kernel matrices and a factor; centres and paths over λ take what is left
+        n = len(task.whole)
+        training = MEMBERS * self.matrix(n) / torch.get_num_threads() + n**3 / 3 / 5e10
+        exact = n <= exact_rows(task.rows.X.device)
+        self.reserve = 0.5 * seconds if loss else min(0.5 * seconds, training) if exact else 0.4 * seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds until the machine is to be trained."""
+        return self.ends - self.slowness * self.reserve - time.monotonic()
+
+    def largest(self, options: Sequence[tuple], share: float, price: Callable[..., float]) -> tuple:
+        """The largest option that takes at most this share of what is left."""
+        affordable = [option for option in options if self.slowness * price(*option) <= share * self.left]
+        return affordable[-1] if affordable else options[0]
+
+    def matrix(self, n: int) -> float:
+        """Seconds for the kernel matrix of n rows, without the weights that hardly matter by then, about two fifths."""
+        return 0.6 * self.pair * n**2 / 2
+
+    def steps(self, steps: int, batch: int, kinds: int, folds: int = 1, workers: int = 1) -> float:
+        """Seconds that so many steps of each kind take."""
+        prices = self.prices[:kinds]
+        each = sum(prices) * steps * _relative_cost(batch, self.batch, len(self.rows)) if steps else 0.0
+        return folds * each / max(1, min(workers, folds * len(prices)))
+
+    def judging(self, kinds: int, folds: int, workers: int) -> float:
+        """Seconds for the verdicts on so many kinds, and on plain."""
+        rows = min(JUDGE + JUDGED, len(self.rows))
+        return folds * (1 + len(self.prices[:kinds])) * self.matrix(rows) / workers
+
+    def learn(self, seconds: float, expected: float) -> None:
+        """That a round took so long."""
+        if expected > 0.02:  # below, it is mostly overhead
+            self.slowness = float(np.clip(seconds / expected, 0.3, 5.0))
 
 
 @dataclass(frozen=True)
@@ -244,14 +298,20 @@ class LeaveOneOutGradients(Plan):
         plain = None
         if wanted.problem is None and wanted.numbers:
             task, plain = by_levels(task, judges, rng, progress, workers, self._time_to_compare(judges))
-        effort = usual_effort(task.rows.given, columns_of(task.features), task.rows.Y.shape[1])
-        if self.budget is not None:
-            effort = self._affordable(effort, task, len(folds), workers, rng)
+        usual = usual_effort(task.rows.given, columns_of(task.features), task.rows.Y.shape[1])
+        effort, budget = usual, self._budget(begun, task, rng, wanted.problem is not None)
+        if budget is not None:
+            effort = self._first(budget, usual, len(folds), workers)
             progress.report(stage="effort", kinds=effort.kinds, steps=effort.steps, batch=effort.batch)
-            progress.deadline = begun + 0.7 * self.budget  # the rest is for judging and training
-        trials, judges = self._trials(task, effort, judges, rng, progress, workers, plain)
+            progress.deadline = budget.ends - budget.reserve
+        trials, judges = self._trials(task, effort, judges, rng, progress, workers, plain, budget)
         exact = len(task.whole) <= exact_rows(task.rows.X.device)
         chosen = choose(trials, task, judges, progress, MEMBERS if exact else 1)
+        if budget is not None and task.rows.given >= MANY:
+            steps, batch = budget.largest(LAST, 0.8, lambda s, b: budget.steps(s, b, len(chosen), 1, workers))
+            effort = replace(effort, last_steps=steps, last_batch=batch)
+        if wanted.problem is None and wanted.numbers and exact and not progress.stopped:
+            progress.report(stage="optimism", ratio=optimism(chosen, task, judges))
         if exact and wanted.problem is None and effort.last_steps and not progress.cut():
             chosen = last_round(chosen, effort, task, rng, progress, workers)
         seconds = None if self.budget is None else self.budget - (time.monotonic() - begun)
@@ -287,29 +347,35 @@ class LeaveOneOutGradients(Plan):
             found += [Candidate("warped", warped)] if "step" in features else []
         return found[: effort.kinds]
 
-    def _affordable(self, usual: Effort, task: Task, folds: int, workers: int, rng) -> Effort:
-        """The largest effort that takes about half the budget, by the time of a few steps."""
-        n, given = len(task.rows), task.rows.given
-        candidates = self.candidates(given, task.features, usual)
-        with threads(1):  # as the runs
-            seconds = [_seconds_per_step(c, task, rng, usual.batch) for c in candidates]
+    def _budget(self, begun: float, task: Task, rng, loss: bool) -> Budget | None:
+        if self.budget is None:
+            return None
+        most = Effort(9, 0, 0)
+        return Budget(self.budget, begun, task, self.candidates(task.rows.given, task.features, most), rng, loss)
 
-        def predicted(effort: Effort) -> float:
-            steps = effort.steps * _relative_cost(effort.batch, usual.batch, n)
-            steps += effort.more_steps * _relative_cost(effort.larger_batch, usual.batch, n)
-            steps += effort.last_steps * _relative_cost(effort.last_batch, usual.batch, n)
-            jobs = folds * len(candidates[: effort.kinds])
-            return folds * sum(seconds[: effort.kinds]) * steps / max(1, min(workers, jobs))
+    def _first(self, budget: Budget, usual: Effort, folds: int, workers: int) -> Effort:
+        """The largest first round for a third of the time; with few rows, where it is the only one, for most of it."""
+        many = budget.rows.given >= MANY
+        options = [(kinds, steps if many else min(steps, 2 * usual.steps), batch) for kinds, steps, batch in FIRST]
 
-        few = {"more_steps": 0, "last_steps": 0}
-        options = [e if given >= MANY else replace(e, steps=min(e.steps, 2 * usual.steps), **few) for e in EFFORTS]
-        affordable = [effort for effort in options if predicted(effort) <= 0.5 * (self.budget or 0.0)]
-        return affordable[-1] if affordable else options[0]
+        def price(kinds: int, steps: int, batch: int) -> float:
+            judging = budget.judging(kinds, folds, workers)
+            return budget.steps(steps, batch, kinds, folds, workers) + (0.35 if many else 1.0) * judging
+
+        return Effort(*budget.largest(options, 0.35 if many else 0.9, price))
 
     # ------------------------------------------------------------------------------------------ trials
 
     def _trials(
-        self, task: Task, effort: Effort, judges, rng, progress: Progress, workers: int, plain: list[Judged] | None
+        self,
+        task: Task,
+        effort: Effort,
+        judges,
+        rng,
+        progress: Progress,
+        workers: int,
+        plain: list[Judged] | None,
+        budget: Budget | None = None,
     ):
         """Plain, and every candidate on every fold, as many at a time as there are workers, each in one thread.
 
@@ -326,6 +392,8 @@ class LeaveOneOutGradients(Plan):
             for (candidate, fold), child in zip(jobs, children, strict=True)
         ]
         wanted = plain is None and self.build is None  # a tree that was asked for is not exchanged for the plain kernel
+        if budget is not None and attempts:
+            self._first_round(attempts, effort, len(judges), workers, budget)
         if all(attempt.recordable for attempt in attempts):
             found: list[Any] = _side_by_side(attempts)
             found += [_plain(task, judges, last, progress)] if wanted else []
@@ -347,6 +415,28 @@ class LeaveOneOutGradients(Plan):
             if all(own):
                 trials.append(self._trial(candidate.name, own, task, through, progress))
         return trials, through
+
+    def _first_round(self, attempts: list[Attempt], effort: Effort, folds: int, workers: int, budget: Budget) -> None:
+        """The first round alone, and a second one as large as what is left then buys."""
+        begun = time.monotonic()
+        if all(attempt.recordable for attempt in attempts):
+            _round_side_by_side(attempts)
+        else:
+            with threads(1):
+                Parallel(n_jobs=min(workers, len(attempts)), require="sharedmem")(
+                    delayed(attempt.next_round)() for attempt in attempts
+                )
+        budget.learn(time.monotonic() - begun, budget.steps(effort.steps, effort.batch, effort.kinds, folds, workers))
+        if budget.rows.given < MANY:
+            return
+
+        def price(steps: int, batch: int) -> float:
+            judging = budget.judging(effort.kinds, folds, workers)
+            return budget.steps(steps, batch, effort.kinds, folds, workers) + judging
+
+        steps, batch = budget.largest(SECOND, 0.75, price)
+        for attempt in attempts:
+            attempt.further(steps, batch)
 
     def _through(self, judges, first: dict[int, Judged | None]):
         """The folds that the first candidate came through, else those it came to, else all."""
@@ -512,8 +602,13 @@ class Attempt:
         self.kernel = HierarchicalKernel(tree, tree.start(self.part.spread, rng))
         self.lam, self.criterion, self.batch = 1e-3, float("nan"), len(self.part)
         self.rounds = [Adam(effort.steps, effort.batch, rate=0.3, shrink=candidate.shrink, map_penalty=0.1)]
-        if effort.more_steps:
-            self.rounds.append(replace(self.rounds[0], steps=effort.more_steps, batch=effort.larger_batch, rate=0.2))
+        self.through = 0  # rounds
+        self.further(effort.more_steps, effort.larger_batch)
+
+    def further(self, steps: int, batch: int) -> None:
+        """A second round, if it has steps."""
+        if steps:
+            self.rounds.append(replace(self.rounds[0], steps=steps, batch=batch, rate=0.2))
 
     @property
     def recordable(self) -> bool:
@@ -525,7 +620,7 @@ class Attempt:
         return self.progress.cut() and not self.candidate.asked
 
     def begin(self, settings: Adam, kind: type[AnyRun]) -> AnyRun:
-        if settings is not self.rounds[0]:
+        if self.through:
             self.kernel = pruned(self.kernel, self.part.X, 0.1 * self.candidate.pruning)
         return kind(
             settings, self.kernel, self.part, self.rng, self.progress,
@@ -534,6 +629,7 @@ class Attempt:
 
     def end(self, run: Run) -> None:
         self.kernel, self.lam = run.result(), run.lam
+        self.through += 1
         if run.values:  # not stopped between the rounds
             self.criterion, self.batch = run.recent, min(run.settings.batch, len(self.part))
 
@@ -542,27 +638,42 @@ class Attempt:
         found = self.judge(kernel, self.task, self.batch, self.batch * self.lam)
         return Judged(kernel, self.batch, self.criterion, *found, not self.progress.cut())
 
-    def alone(self) -> Judged | None:
-        """Both rounds and the verdict; None if it is too late."""
+    def next_round(self) -> None:
         if self.too_late:
-            return None
+            return
         with at_work():
-            for settings in self.rounds:
-                run = self.begin(settings, Run)
-                run.run()
-                self.end(run)
+            run = self.begin(self.rounds[self.through], Run)
+            run.run()
+            self.end(run)
+
+    def alone(self) -> Judged | None:
+        """The rounds that are left and the verdict; None if it is too late."""
+        if self.too_late and not self.through:
+            return None
+        while self.through < len(self.rounds):
+            if self.too_late:
+                break
+            self.next_round()
+        with at_work():
             return None if self.progress.aborted else self.verdict()
 
 
+def _round_side_by_side(attempts: Sequence[Attempt]) -> None:
+    """The next round of all attempts together, on an accelerator."""
+    if attempts[0].too_late:
+        return
+    runs = [a.begin(a.rounds[a.through], RecordedRun) for a in attempts]
+    run_together(runs)
+    for attempt, run in zip(attempts, runs, strict=True):
+        attempt.end(run)
+
+
 def _side_by_side(attempts: Sequence[Attempt]) -> list[Judged | None]:
-    """The same for all attempts together, on an accelerator."""
-    if not attempts or attempts[0].too_late:
+    """What :meth:`Attempt.alone` does, for all attempts together."""
+    if not attempts or (attempts[0].too_late and not attempts[0].through):
         return [None for _ in attempts]
-    for settings in zip(*(attempt.rounds for attempt in attempts), strict=True):
-        runs = [a.begin(s, RecordedRun) for a, s in zip(attempts, settings, strict=True)]
-        run_together(runs)
-        for attempt, run in zip(attempts, runs, strict=True):
-            attempt.end(run)
+    while attempts[0].through < len(attempts[0].rounds) and not attempts[0].too_late:
+        _round_side_by_side(attempts)
     return [attempt.verdict() for attempt in attempts]
 
 
@@ -662,6 +773,20 @@ def _seconds_per_step(candidate: Candidate, task: Task, rng, batch: int) -> floa
         run.advance()
         seconds.append(time.perf_counter() - start)
     return min(seconds[1:])
+
+
+def _seconds_per_pair(candidates: Sequence[Candidate], task: Task, rng) -> float:
+    """Of the first candidate's kernel, in single precision, by the faster of two blocks of rows."""
+    if not candidates:
+        return 1e-8
+    tree = candidates[0].build(task.features)
+    kernel, X, seconds = HierarchicalKernel(tree, tree.start(task.rows.spread, rng)), task.rows.X[:1000].float(), []
+    for _ in range(2):
+        start = time.perf_counter()
+        kernel.matrix(X[:200], X)
+        synchronise(X.device)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds) / (len(X[:200]) * len(X))
 
 
 def _relative_cost(batch: int, usual: int, n: int) -> float:
@@ -812,6 +937,29 @@ class Averages:
         return (
             others if others and self.clearly_better(others, plain) and self.gain(members, others)[0] > 0 else members
         )
+
+
+def optimism(chosen: Sequence[Trial], task: Task, judges: dict[int, Judge]) -> float:
+    """How much larger errors on rows set aside are than leave-one-out errors on rows that the weights have seen: the
+    ratio of their roots, for one machine on the mean of the chosen kernels. 1 where no weights were learned.
+    """
+    if all(trial.name == "plain" for trial in chosen):
+        return 1.0
+    levels = None if task.levels is None else Averages(task, judges).levels(chosen)
+    lam = float(np.exp(np.mean([np.log(trial.lam) for trial in chosen])))
+    errors = torch.zeros(2, 2, dtype=torch.float64)  # of rows seen and set aside: sums, and weights
+    for place, judge in enumerate(judges.values()):
+        some, out = task.rows[judge.some[-SEEN:]], task.rows[judge.out[:SEEN]]
+        trials = [(t.kernels_for(len(judge.some))[min(place, len(t.kernels) - 1)], 1.0) for t in chosen]
+        kernel, c = MeanKernel(*zip(*trials, strict=True)), float(task.rows.weight.sum()) * lam
+        ((_, machine),) = functions(train_on_mean(kernel, some, c / float(some.weight.sum())))
+        seen = machine.leave_one_out(some, some.X[:0], torch.arange(len(some)))[0]
+        for i, (t, rows) in enumerate(((seen, some), (machine(out.X), out))):
+            t, Y = t.clamp(-task.clip, task.clip), rows.Y
+            t, Y = (t, Y) if levels is None else (levels(t), levels.labels(Y))
+            errors[i] += torch.stack([(rows.weight @ (t - Y) ** 2).sum(), rows.weight.sum()]).cpu()
+    risks = errors[:, 0] / errors[:, 1]
+    return float((risks[1] / risks[0]).sqrt()) if bool((risks > 0).all()) else 1.0
 
 
 def choose(

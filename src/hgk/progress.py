@@ -55,6 +55,11 @@ class Progress:
             return True
         return when and time.monotonic() > self.deadline
 
+    @property
+    def hurried(self) -> bool:
+        """Whether time is short: there is a deadline, or somebody wishes to stop."""
+        return self.stopped or self.deadline < float("inf")
+
     def of(self, **tags: Any) -> Progress:
         """The same progress, with ``tags`` added to every event."""
         return _Tagged(self, tags)

@@ -548,8 +548,8 @@ def _intervals_part(data: dict[str, Any]) -> str:
     first = " Of the first output." if len(data["outputs"]) > 1 else ""
     about = (
         f"Jackknife+ intervals (predict_interval) for {covered['rows']} training rows, each from all rows but itself."
-        f"{first} Over all training rows they cover what is asked for almost by construction; they may fail where "
-        "predictions are small or large, and on new rows by as much as the kernel has adapted to the training rows."
+        f"{first} Over all training rows they cover at least what is asked for, almost by construction; they may fail "
+        "where predictions are small or large, and on new rows by as much as the kernel has adapted to the training rows."
     )
     drawn = figure("coverage", "Coverage", "Labels inside, by the coverage asked for.")
     drawn += figure("parts", "Coverage by prediction", f"Fifths of the rows; {covered['asked']:.0%} was asked for.")

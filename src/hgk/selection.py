@@ -33,6 +33,7 @@ from hgk.kernels import HierarchicalKernel
 from hgk.levels import Levels
 from hgk.machines import Machine, Part, Rows, train
 from hgk.problems import (
+    FEWER,
     MAIN,
     Choice,
     LossGrid,
@@ -398,11 +399,16 @@ def one_kernel(kernel: HierarchicalKernel, task: Task, progress: Progress) -> Ma
 
 
 def _one_kernel_with(problem: Problem, kernel: HierarchicalKernel, task: Task, progress: Progress) -> Machine:
-    grid = search_with(problem, kernel, task.rows, task.fold_of, task.lams, task.clip, progress=progress)
+    """Where time is short, γ is chosen on a few rows and λ at this width; see :func:`hgk.problems.choose_lams`."""
+    short = progress.hurried and len(task.rows) > FEWER
+    some = np.sort(np.random.default_rng(0).permutation(len(task.rows))[:FEWER]) if short else slice(None)
+    rows, told = task.rows[some], Progress() if short else progress
+    grid = search_with(problem, kernel, rows, task.fold_of[some], task.lams, task.clip, progress=told)
     found = cast(Choice, grid.choice)
-    progress.report(stage="loss grid", risk=found.risk, gamma=found.gamma, lam=found.lam)
+    progress.report(stage="loss grid", risk=found.risk, gamma=found.gamma, lam=found.lam, cut=short)
     chosen = [(kernel.with_gamma(found.gamma), 1.0)]
-    (machine,) = train_on_folds(chosen, problem, task.rows, task.fold_of, found, progress)
+    lams = task.lams if short else found
+    (machine,) = train_on_folds(chosen, problem, task.rows, task.fold_of, lams, progress)
     return machine
 
 
