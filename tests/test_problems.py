@@ -10,6 +10,7 @@ from sklearn.svm import LinearSVC
 from cases import ARCHITECTURES, random_kernel, random_rows
 from hgk import problems
 from hgk.arrays import single_blas
+from hgk.calibration import Coupling
 from hgk.losses import Expectile, Hinge, LeastSquares, Logistic, Pinball
 from hgk.machines import Rows, average
 from hgk.optimisers import Algorithm1
@@ -31,7 +32,6 @@ from hgk.problems import (
     pairs_of,
     train_on_folds,
     train_part,
-    votes,
 )
 from hgk.progress import Progress
 from hgk.selection import Task, fold_numbers, kernel_per_fold, lam_grid, search_with
@@ -75,19 +75,17 @@ def test_pairs_have_the_rows_of_two_classes():
         assert (T[number == b, j] == -1).all()
 
 
-def test_votes_count_pairs_and_sums_break_ties():
+def test_pairs_that_agree_with_a_distribution_give_it_back():
     rng = np.random.default_rng(0)
-    t = torch.from_numpy(rng.standard_normal((200, 6)))
-    found = votes(t, 4)
-    for row, values in zip(t.tolist(), found.tolist(), strict=True):
-        won, total = [0] * 4, [0.0] * 4
-        for (a, b), value in zip(pairs_of(4).tolist(), row, strict=True):
-            won[a if value > 0 else b] += 1
-            total[a] += value
-            total[b] -= value
-        assert np.round(values).astype(int).tolist() == won
-        best = max(range(4), key=lambda k: (won[k], total[k]))
-        assert int(np.argmax(values)) == best
+    p = torch.from_numpy(rng.dirichlet(np.ones(4), 200))
+    first, second = pairs_of(4).T
+    t = (p[:, first] / p[:, second]).log() / 1.7  # σ(a f_kl) = p_k / (p_k + p_l) with a = 1.7
+    torch.testing.assert_close(Coupling(1.7).log(t, 4).exp(), p)
+    sure = Coupling(20.0).log(1e3 * t.sign(), 4)  # neither overflows
+    assert sure.isfinite().all()
+    Y = torch.nn.functional.one_hot(torch.multinomial(p, 1, generator=torch.Generator().manual_seed(0))[:, 0], 4)
+    fitted = Coupling.of(t.numpy(), 2.0 * Y.numpy() - 1, np.ones(200), 200.0)
+    assert fitted.slope == pytest.approx(1.7, rel=0.2)
 
 
 @each_problem
@@ -378,10 +376,6 @@ def test_folds_count_by_their_weight():
         cell = Folds(problem, K, state.T, rows.weight, torch.from_numpy(fold_of))
         expected = sum(w * cell.path(b, lams, complete=True).risks for b, w in enumerate(sizes)) / sum(sizes)
         assert torch.allclose(grid.risks[i], expected, rtol=2e-2)
-
-
-def test_a_value_of_zero_is_a_vote_for_the_second_class():
-    assert votes(torch.zeros(1, 1), 2).tolist() == [[0.0, 1.0]]
 
 
 def test_the_mean_of_lams_is_geometric():

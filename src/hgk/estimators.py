@@ -31,7 +31,7 @@ from hgk.arrays import (
     threads_for,
     unpacked,
 )
-from hgk.calibration import Calibration
+from hgk.calibration import Calibration, Coupling
 from hgk.gradients import LeaveOneOutGradients, mixed
 from hgk.inputs import Encoder, Inputs, Merged, Reader, Scaling, column_remarks, is_mixed, merge_rows, split
 from hgk.kernels import HierarchicalKernel
@@ -39,7 +39,7 @@ from hgk.losses import EpsilonInsensitive, Expectile, Hinge, LeastSquares, Logis
 from hgk.machines import Rows, average, loo_average, moved, proportions, weighted_quantile
 from hgk.optimisers import Adam, Algorithm1
 from hgk.plans import PRESETS, Given, Learned, Preset
-from hgk.problems import FEWER, OfLoss, Problem, held_out_average, votes
+from hgk.problems import FEWER, OfLoss, Problem, held_out_average
 from hgk.progress import Event, Progress
 from hgk.selection import FOLDS, Plan, Task, divide, lam_grid, shuffled
 from hgk.solvers import solver_for
@@ -982,7 +982,7 @@ class HGKClassifier(ClassifierMixin, _HGK):
         folds choose; the model is the mean of the five fold machines. They take at most 10,000 different rows.
     multi_class : {"ovr", "ava"}, default="ovr"
         More than two classes: each against the rest, or all against all, a machine for every two classes on their rows,
-        and the class that wins most of its pairs is predicted.
+        whose values together make the probabilities.
     class_weight : dict, "balanced" or None, default=None
         Weights of classes, which multiply ``sample_weight``; classes that a dict does not name have weight 1.
         "balanced" gives every class the same total weight. Probabilities are those of the weighted classes.
@@ -1096,10 +1096,15 @@ class HGKClassifier(ClassifierMixin, _HGK):
         return _columns_out(self._class_values(t), self._single_column)
 
     def _class_values(self, t: np.ndarray) -> np.ndarray:
-        """One column per class (one for two classes): values of pairs as votes, others as they are."""
-        if self.multi_class != "ava" or self._single_column:
+        """One column per class (one for two classes): values of pairs as log-probabilities, others as they are."""
+        if not self._pairs:
             return t
-        return votes(torch.from_numpy(t), len(self.classes_)).numpy()
+        return cast(Coupling, self._calibration()).log(torch.from_numpy(t), len(self.classes_)).numpy()
+
+    @property
+    def _pairs(self) -> bool:
+        """Whether the outputs are pairs of classes."""
+        return self.multi_class == "ava" and not self._single_column
 
     def _strata(self, Y: np.ndarray) -> np.ndarray:
         return Y[:, 0] if self._single_column else Y.argmax(1)
@@ -1108,8 +1113,7 @@ class HGKClassifier(ClassifierMixin, _HGK):
         """One value for two classes, else one per class.
 
         With least squares 2 P(class | x) - 1 as estimated, in [-1, 1]; with other losses the value of the function,
-        which is not clipped; with ``multi_class="ava"`` how many of its pairs a class wins, and a part of a vote by how
-        much.
+        which is not clipped; with ``multi_class="ava"`` the logarithm of ``predict_proba``, which is made of all pairs.
         """
         return self._decode(self._predict_columns(X))
 
@@ -1119,22 +1123,24 @@ class HGKClassifier(ClassifierMixin, _HGK):
         With g(f) = a f for f > 0 and b f for f < 0, and q = (1 + f) / 2, which least squares makes an estimate of the
         probability: for two classes log(p / (1 - p)) = g(f) + s log(q / (1 - q)), else p_k is proportional to
         q_k^s exp(g(f_k)); s = 0 for other losses. Both terms increase, so that the most probable class is the predicted
-        one; a, b and s > 0 minimise the logarithmic loss. They are fitted at the first call, which therefore takes
-        about as long as training the machines again. With other losses than least squares the values are those of
-        held-out folds, which the fit has kept.
+        one; a, b and s > 0 minimise the logarithmic loss. With ``multi_class="ava"`` p_k is proportional to
+        1 / (1 + Σ_l exp(-a f_kl)), for the values f_kl of its pairs. All are fitted at the first call, which therefore
+        takes about as long as training the machines again. With other losses than least squares the values are those
+        of held-out folds, which the fit has kept.
         """
-        t = self._class_values(self._predict_columns(X))
-        return self._calibration().probabilities(t)
+        t = self._predict_columns(X)
+        return self._probabilities(t)
 
-    def _calibration(self) -> Calibration:
+    def _probabilities(self, t: np.ndarray) -> np.ndarray:
+        return np.exp(self._class_values(t)) if self._pairs else cast(Calibration, self._calibration()).probabilities(t)
+
+    def _calibration(self) -> Calibration | Coupling:
         if "calibration" not in self._kept:
             self._training_rows("Probabilities need")
             rows, t = self._honest()
-            values = self._class_values(t.numpy())
+            known = t.numpy(), rows.Y.numpy(), rows.weight.numpy(), rows.size
             estimates = not self._of_loss  # of 2 P - 1
-            self._kept["calibration"] = Calibration.of(
-                values, rows.Y.numpy(), rows.weight.numpy(), rows.size, estimates
-            )
+            self._kept["calibration"] = Coupling.of(*known) if self._pairs else Calibration.of(*known, estimates)
         return self._kept["calibration"]
 
     def predict(self, X, threshold: float | None = None) -> np.ndarray:

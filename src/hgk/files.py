@@ -38,7 +38,7 @@ import torch
 
 from hgk.architectures import Architecture
 from hgk.arrays import available_memory, gibibytes
-from hgk.calibration import Calibration
+from hgk.calibration import Calibration, Coupling
 from hgk.codec import DTYPES, Decoder, Encoder, Malformed
 from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor
 from hgk.inputs import Category, Feature, Inputs, Numeric, Reader, Scaling, Unchanged
@@ -102,7 +102,7 @@ class Fitted:
     y_scaling: Scaling | None = None
     classes: np.ndarray | tuple[Scalar, ...] | None = None
     text_dtype: str | None = None  # of classes that are no array here
-    calibration: Calibration | None = None
+    calibration: Calibration | Coupling | None = None
     offsets: np.ndarray | None = None  # of quantile levels
     rows: Rows | None = None
     X_fit: np.ndarray | None = None
@@ -175,6 +175,8 @@ class Fitted:
             known = isinstance(classes, np.ndarray)
             model.classes_ = cast(np.ndarray, classes) if known else _texts(classes, self.text_dtype)
             model._kept["calibration"] = self.calibration
+            if model._pairs and isinstance(self.calibration, Calibration):  # before schema 4: votes
+                model._kept["calibration"] = Coupling(1.0)
         else:
             model._y_scaling = cast(Scaling, self.y_scaling)
         if isinstance(model, HGKQuantileRegressor):
@@ -631,7 +633,8 @@ def _decoder(arrays: Mapping[str, np.ndarray]) -> Decoder:
         (OfLoss, "loss"): KnownLoss,
     }
     checks = {Architecture: _check_architecture, HierarchicalKernel: _check_kernel, Features: _check_features}
-    return _ModelDecoder(arrays, hints, {**checks, Rows: _check_rows, Calibration: _check_calibration})
+    checks |= {Rows: _check_rows, Calibration: _check_calibration, Coupling: _check_coupling}
+    return _ModelDecoder(arrays, hints, checks)
 
 
 class _ModelDecoder(Decoder):
@@ -723,6 +726,10 @@ def _check_calibration(parts: dict[str, Any]) -> None:
     _expect(parts["above"] > 0 and parts["below"] > 0, "the calibration does not increase")
     power, least = parts.get("power", 0.0), parts.get("least", 0.0)
     _expect(0 <= power < math.inf and (0 < least < 0.5 or not power), "the calibration's power does not fit")
+
+
+def _check_coupling(parts: dict[str, Any]) -> None:
+    _expect(0 < parts["slope"] < math.inf, "the calibration does not increase")
 
 
 def _check(fitted: Fitted) -> None:
@@ -851,6 +858,8 @@ def _check_target(fitted: Fitted, outputs: int) -> None:
     _expect(fitted.single_column == (count == 2), "the classes do not fit the outputs")
     pairs = fitted.parameters.get("multi_class") == "ava"
     several = count * (count - 1) // 2 if pairs else count
+    coupled = isinstance(fitted.calibration, Coupling)
+    _expect(not coupled or (pairs and count > 2), "the calibration does not fit the classes")
     _expect(outputs == (1 if count == 2 else several), "the classes do not fit the outputs")
 
 

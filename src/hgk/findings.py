@@ -247,7 +247,7 @@ def responses(model: Model, codes: np.ndarray) -> np.ndarray:
     """Predictions in the labels' unit, or probabilities, of rows as the reader gives them; one column per output."""
     t = average(model.machines_, torch.from_numpy(model._inputs.encoder(codes)), model._clip).numpy()
     if isinstance(model, HGKClassifier):
-        probability = model._calibration().probabilities(t)
+        probability = model._probabilities(t)
         return probability[:, 1:] if model._single_column else probability
     return model._y_scaling.inverse(t)
 

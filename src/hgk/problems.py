@@ -147,21 +147,6 @@ def pairs_of(classes: int) -> torch.Tensor:
     return torch.combinations(torch.arange(classes))
 
 
-def votes(t: torch.Tensor, classes: int) -> torch.Tensor:
-    """How many of its pairs a class wins; ties are decided by the sum of its values, which count for less than a vote.
-
-    Examples
-    --------
-    >>> votes(torch.tensor([[0.5, -0.2, -1.0]]), 3).argmax(1)  # 0 beats 1; 2 beats 0 and 1
-    tensor([2])
-    """
-    first, second = pairs_of(classes).T
-    won, value = t.new_zeros(2, len(t), classes)
-    won.index_add_(1, first, (t > 0).to(t)).index_add_(1, second, (t <= 0).to(t))
-    value.index_add_(1, first, t).index_add_(1, second, -t)
-    return won + value / (3 * (value.abs() + 1))
-
-
 def _same_rows(T: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Columns that the same rows have a part in, together."""
     part = T.isfinite()

@@ -247,7 +247,7 @@ def _regression_fit(model: HGKRegressor) -> dict[str, Any]:
 
 def _loo_probabilities(model: HGKClassifier) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Leave-one-out probabilities, class numbers and weights of the distinct rows."""
-    probability = model._calibration().probabilities(model._loo_of_rows().numpy())
+    probability = model._probabilities(model._loo_of_rows().numpy())
     return (
         probability,
         findings.classes_of(model._training_rows("The report needs").Y.numpy()),
@@ -549,7 +549,7 @@ def _intervals_part(data: dict[str, Any]) -> str:
     about = (
         f"Jackknife+ intervals (predict_interval) for {covered['rows']} training rows, each from all rows but itself."
         f"{first} Over all training rows they cover at least what is asked for, almost by construction; they may fail "
-        "where predictions are small or large, and on new rows by as much as the kernel has adapted to the training rows."
+        "where predictions are small or large."
     )
     drawn = figure("coverage", "Coverage", "Labels inside, by the coverage asked for.")
     drawn += figure("parts", "Coverage by prediction", f"Fifths of the rows; {covered['asked']:.0%} was asked for.")

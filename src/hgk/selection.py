@@ -402,7 +402,7 @@ def _one_kernel_with(problem: Problem, kernel: HierarchicalKernel, task: Task, p
     """Where time is short, γ is chosen on a few rows and λ at this width; see :func:`hgk.problems.choose_lams`."""
     short = progress.hurried and len(task.rows) > FEWER
     some = np.sort(np.random.default_rng(0).permutation(len(task.rows))[:FEWER]) if short else slice(None)
-    rows, told = task.rows[some], Progress() if short else progress
+    rows, told = task.rows[some], Progress() if progress.hurried else progress  # few rows are not left half way
     grid = search_with(problem, kernel, rows, task.fold_of[some], task.lams, task.clip, progress=told)
     found = cast(Choice, grid.choice)
     progress.report(stage="loss grid", risk=found.risk, gamma=found.gamma, lam=found.lam, cut=short)
