@@ -289,7 +289,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(fitted, tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))  # as a full disk: writing fails half-way
     try:
         with pytest.raises(ModelFileError, match=r"could not be written .* is as it was before"):
-            hgk.save(model, path)
+            hgk.save(model, path, force=True)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, before)

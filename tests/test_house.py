@@ -39,6 +39,7 @@ ORDER = [
     "estimators",
     "codec",
     "files",
+    "columnar",
     "explain",
     "hkl",
     "findings",
