@@ -335,15 +335,14 @@ def _holds_something_else(path: str | os.PathLike) -> bool:
     """Whether there is a file with content that is no model's; what cannot be looked at is refused by the writing."""
     try:
         with open_regular(path) as file:
-            beginning = file.read(8 + len(BEGINNING))
+            return os.fstat(file.fileno()).st_size > 0 and not is_model(file)
     except (OSError, ValueError, TypeError):
         return False
-    return bool(beginning) and not begins_as_model(beginning)
 
 
-def begins_as_model(content: bytes | bytearray) -> bool:
-    """Whether these first bytes are those of a model file."""
-    return content[8 : 8 + len(BEGINNING)] == BEGINNING
+def is_model(file: BinaryIO) -> bool:
+    """Whether an opened file begins as a model file does."""
+    return file.read(8 + len(BEGINNING))[8:] == BEGINNING
 
 
 def _summary(fitted: Fitted, compact: bool, single: bool) -> dict[str, Any]:
@@ -669,8 +668,9 @@ def _header(path: str | os.PathLike, blob: bytearray) -> tuple[dict[str, Any], i
 
 def _entries(text: str | bytearray) -> int:
     """At least as many as JSON has values, before it is read."""
-    marks = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
-    return sum(text.count(mark) for mark in marks)  # type: ignore[arg-type]
+    if isinstance(text, str):
+        return text.count(",") + text.count("[") + text.count("{")
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def _check_entries(path: str | os.PathLike, text: str | bytearray) -> None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
@@ -141,8 +141,8 @@ def _columnar(content: bytes, name: str) -> pd.DataFrame | None:
         raise TableError(f"{name} is a {kind} file, which needs pyarrow; pip install 'hgk[cli]'.") from error
     except columnar.TooLarge as error:
         raise TableError(
-            f"{name} unpacks to {gibibytes(error.size)} or more, and {COPIES} times as much is not free as memory; give "
-            "a part of its rows, or set HGK_MEMORY if there is more."
+            f"{name} unpacks to {gibibytes(error.size)} or more, and {COPIES} times as much is not free as memory; "
+            "give a part of its rows, or set HGK_MEMORY if there is more."
         ) from error
     except TableError:
         raise
@@ -456,6 +456,22 @@ def check_ending(path: str | Path) -> None:
     ending = "".join(Path(name).suffixes[-2:] if name.endswith(".gz") else Path(name).suffixes[-1:])
     if ending and ending != ".gz" and not name.endswith(ENDINGS):
         raise TableError(f"{path} ends in {ending}; {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]} is expected.")
+
+
+def names_in(file: BinaryIO, path: str | Path) -> list[str]:
+    """The columns' names of an opened file that :func:`write_table` may have written to ``path``."""
+    name = str(path).lower()
+    if name.endswith((".parquet", ".pq")):
+        from pyarrow import parquet
+
+        return list(parquet.read_schema(file).names)
+    if name.endswith((".feather", ".arrow")):
+        from pyarrow import ipc
+
+        return list(ipc.open_file(file).schema.names)
+    with gzip.GzipFile(fileobj=file) if name.endswith(".gz") else contextlib.nullcontext(file) as unpacked:
+        beginning = unpacked.read(2**20).decode("utf-8", errors="replace")
+    return next(csv.reader(io.StringIO(beginning, newline="")), [])
 
 
 def write_table(frame: pd.DataFrame, path: str | Path) -> None:
