@@ -554,3 +554,43 @@ def test_a_report_of_labels_near_1e18_is_drawn(browser, tmp_path, far):
     browser.set_page_load_timeout(30)
     browser.get(write_report(far, tmp_path / "far.html").as_uri())
     assert browser.execute_script("return document.querySelectorAll('figure svg').length") > 5
+
+
+# ---------------------------------------------------------------------------------------------------------- Ctrl-C
+
+COMMANDS = {"python -m hgk": ["-m", "hgk"], "hgk": ["-c", "from hgk.__main__ import main; main()"]}
+SLOW = """
+import time
+print("importing", flush=True)
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    {after}
+"""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("package", ["torch", "numpy", "typer", "rich"])
+@pytest.mark.parametrize("after", ["raise", "raise ImportError('half of it is there')"])
+def test_ctrl_c_while_packages_are_imported_is_one_line(tmp_path, command, package, after):
+    (tmp_path / f"{package}.py").write_text(SLOW.format(after=after))
+    environment = {**ENVIRONMENT, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'src'}"}
+    arguments = [sys.executable, *COMMANDS[command], "info", "m.hgk"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(arguments, env=environment, cwd=tmp_path, **pipes) as process:
+        assert process.stdout.readline() == "importing\n"
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "hgk: stopped.\n")
+
+
+def test_names_and_modules_are_there_without_imports_of_their_own():
+    program = (
+        "import hgk, sys; assert 'torch' not in sys.modules; hgk.losses.Hinge; hgk.HGKRegressor; print(hgk.nothing)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    assert ended.stderr.rstrip().endswith("AttributeError: module 'hgk' has no attribute 'nothing'")
+    assert set(hgk.__all__) <= set(dir(hgk))
