@@ -1,6 +1,7 @@
 """Files as users meet them: nothing of theirs is lost, hostile ones end in a sentence, pages and pictures are true."""
 
 import copy
+import importlib.util
 import io
 import json
 import os
@@ -594,3 +595,69 @@ def test_names_and_modules_are_there_without_imports_of_their_own():
     )
     assert ended.stderr.rstrip().endswith("AttributeError: module 'hgk' has no attribute 'nothing'")
     assert set(hgk.__all__) <= set(dir(hgk))
+
+
+# ----------------------------------------------------------------------------------- what is recorded, what is said
+
+
+@pytest.fixture(scope="module")
+def picture():
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    spec = importlib.util.spec_from_file_location("picture", ROOT / "docs" / "picture.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_the_picture_shows_what_is_recorded(picture, mode):
+    """Places along the axis are a line in the logarithm of what experiments/default/rows.jsonl gives now."""
+    drawn = (ROOT / "docs" / "_static" / f"hgk-{mode}.svg").read_text()
+    found, places, values = picture.ratios(), [], []
+    for peer in picture.PEERS:
+        group = re.search(rf'<g id="errors-{peer}">(.*?)\n   </g>', drawn, re.DOTALL)[1]
+        places += [(float(x), float(y)) for x, y in re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)"', group)]
+        values += [(found[name][peer], i) for i, name in enumerate(picture.in_order(found)) if peer in found[name]]
+    assert len(places) == len(values) == 6 * 14
+    for axis, expected in ((0, np.log([ratio for ratio, _ in values])), (1, [float(i) for _, i in values])):
+        drawn_at = np.array(places)[:, axis]
+        line = np.polyfit(expected, drawn_at, 1)
+        np.testing.assert_allclose(np.polyval(line, expected), drawn_at, atol=0.05)  # hundredths of a point
+
+
+def test_the_picture_and_the_table_of_the_readme_agree(picture):
+    head, _, *lines = re.findall(r"^\| .*|^\|---.*", (ROOT / "README.md").read_text(), re.MULTILINE)
+    methods = [{"random forest": "RF"}.get(name, name) for name in head.strip("| ").split(" | ")[2:]]
+    found = picture.ratios()
+    assert len(lines) == len(found)
+    for line in lines:
+        name, ours, *others = line.replace("*", "").strip("| ").split(" | ")
+        for method, error in zip(methods, others, strict=True):
+            assert found[name][method] == pytest.approx(float(error) / float(ours), rel=0.02)
+
+
+def test_no_point_of_the_picture_lies_in_its_legend(picture):
+    figure, ax = picture.plt.subplots(figsize=(6, 4.1), layout="constrained")
+    picture.draw_errors(ax, picture.ratios(), "light")
+    figure.canvas.draw()
+    legend = ax.get_legend().get_window_extent()
+    points = np.vstack([ax.transData.transform(line.get_xydata()) for line in ax.lines if line.get_gid()])
+    assert len(points) == 6 * 14
+    assert not any(legend.padded(8).contains(x, y) for x, y in points)
+    assert all(ax.bbox.contains(x, y) for x, y in points)
+    picture.plt.close(figure)
+
+
+def test_building_the_site_redraws_the_picture():
+    source = (ROOT / "docs" / "conf.py").read_text()
+    assert re.search(r'app\.connect\("builder-inited", redraw\)', source)
+    assert re.search(r"def redraw.*?picture\.main\(\)", source, re.DOTALL)
+
+
+def test_all_pages_tell_the_same_seconds_of_the_same_fit():
+    rows = [json.loads(line) for line in (ROOT / "experiments" / "default" / "alone.jsonl").read_text().splitlines()]
+    seconds = [row["seconds"] for row in rows if row["method"] == "Ours (default)"]
+    said = f"{round(min(seconds))} to {round(max(seconds))} s"
+    for page in ("README.md", "docs/compare.md", "docs/howto/budget.md"):
+        (line,) = [line for line in (ROOT / page).read_text().splitlines() if re.search(r"7000 (×|rows of) 16", line)]
+        assert said in line, page
