@@ -676,7 +676,7 @@ def _entries(text: str | bytearray) -> int:
 def _check_entries(path: str | os.PathLike, text: str | bytearray) -> None:
     entries = _entries(text)
     if entries > MOST_ENTRIES or entries * PER_ENTRY > available_memory():
-        raise _damaged(path, f"its description has {entries} entries, more than any model's or than fit into memory")
+        raise _damaged(path, f"it has {entries / 1e6:.1f} million entries, more than any model or than memory takes")
 
 
 def _digits(blob: bytearray) -> slice:

@@ -55,8 +55,9 @@ def bench_run(
     """Do the runs that the store does not have yet: sets × splits × methods."""
     quick = preset is Preset.quick
     if out.parent.is_dir() and not out.is_dir():  # else the store says what is wrong
-        lock = Output("--out", Path(f"{out}.lock"), "empty", lambda file: False)
-        check_outputs([Output("--out", out, "a store of hgk", store.is_store), lock], {"--file": file}, force)
+        rows_at = Output("--out", out, "a store of hgk", store.is_store, by_force="add rows to it")
+        lock = Output("--out", Path(f"{out}.lock"), "the lock of a store", lambda file: False)
+        check_outputs([rows_at, lock], {"--file": file}, force)
     sources = _sources(sets, data, file, target, quick)
     names = _methods(methods)
     if scheduler is None:  # workers elsewhere have devices of their own

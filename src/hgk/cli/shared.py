@@ -18,7 +18,7 @@ from hgk.files import ModelFileError, open_regular, printable
 
 console, errors = Console(highlight=False), Console(stderr=True, highlight=False)
 
-Force = Annotated[bool, typer.Option("--force", help="Also replace files that this command did not write.")]
+Force = Annotated[bool, typer.Option("--force", help="Also write over files that this command did not make.")]
 
 
 class Unusable(Exception):
@@ -59,13 +59,15 @@ def cell(text: object) -> Text:
 class Output:
     """A file that a command is going to write.
 
-    ``ours`` says whether an opened file is of the kind that the command writes there, ``kind`` what that is called.
+    ``ours`` says whether an opened file is of the kind that the command writes there, ``kind`` what that is called,
+    ``by_force`` what is done to other files if that is wanted.
     """
 
     option: str
     path: Path
     kind: str
     ours: Callable[[BinaryIO], bool]
+    by_force: str = "replace it"
 
 
 def check_outputs(outputs: Sequence[Output], inputs: Mapping[str, str | Path | None], force: bool) -> None:
@@ -83,7 +85,7 @@ def check_outputs(outputs: Sequence[Output], inputs: Mapping[str, str | Path | N
         if not force and _is_somebodys(output):
             raise Unusable(
                 f"{output.option} {output.path} exists and is not {output.kind}; give another name, or --force to "
-                "replace it."
+                f"{output.by_force}."
             )
 
 
