@@ -21,6 +21,7 @@ import pytest
 import hgk
 from hgk import HGKClassifier, HGKRegressor, cli, columnar, files, findings, tables
 from hgk.bench import datasets
+from hgk.cli import models
 from hgk.explain import plain_remark
 from hgk.files import ModelFileError, printable
 from hgk.report import report
@@ -160,12 +161,27 @@ def test_figures_leave_other_files_of_their_names_alone(call, folder):
 
 @pytest.mark.parametrize("name", ["known.csv", "new.csv", "predictions.csv", "model.hgk"])
 def test_the_demo_leaves_files_of_its_names_alone(call, folder, name):
-    content = Path("price.hgk").read_bytes() if name == "model.hgk" else b"years,of\nwork,1\n"
-    Path(name).write_bytes(content)
+    shutil.copy("price.hgk", "model.hgk")
+    Path("predictions.csv").write_text("prediction\n1.5\n")
+    Path("known.csv").write_text("years,of\nwork,1\n")
+    Path("new.csv").write_text("years,of\nwork,2\n")
+    for other in {"known.csv", "new.csv", "predictions.csv", "model.hgk"} - {name}:
+        Path(other).unlink()
+    content = Path(name).read_bytes()
     before = sorted(p.name for p in folder.iterdir())
     assert_refused(call("demo", "--out", "."), f"{name} exists and is not ")
     assert Path(name).read_bytes() == content
     assert sorted(p.name for p in folder.iterdir()) == before
+
+
+def test_a_demo_is_shown_again_in_its_folder(call, folder, monkeypatch):
+    monkeypatch.setattr(models, "_friedman", lambda n, friedman=models._friedman: friedman(160))
+    for _ in range(2):
+        code, _, err = call("demo", "--out", "demo", "--quiet")
+        assert code == 0, err
+    Path("demo/new.csv").write_text("x0,y\n1,2\n")
+    assert_refused(call("demo", "--out", "demo", "--quiet"), "demo/new.csv exists and is not of the demo")
+    assert call("demo", "--out", "demo", "--quiet", "--force")[0] == 0
 
 
 def test_a_store_that_was_torn_at_its_first_row_is_gone_on_with(call, folder):
@@ -187,7 +203,7 @@ def test_save_replaces_models_and_nothing_else(folder):
 
 # ------------------------------------------------------------------------------------------------ the terminal
 
-HOSTILE = "a\x1b]0;owned\x07\x1b[2J\x9b31m\u202e[red]b[/red][/x]"
+HOSTILE = "a\x1b]0;owned\x07\x1b[2J\x9b31m\u202e[red]b[/red][/x]:bomb:"
 
 
 def assert_harmless(text):
@@ -217,6 +233,7 @@ def test_nothing_from_a_table_or_a_model_steers_the_terminal(call, folder):
         assert_harmless(err)
         assert "unforeseen" not in err
         assert code in (0, 2)
+    assert all("[red]b[/red][/x]:bomb:" in "".join(said[i][1:]).replace("\n", "") for i in (1, 2))
     assert json.loads(call("info", "noted.hgk", "--json")[1])["note"] == note
 
 

@@ -43,7 +43,7 @@ def write_report(model: Model, path: str | Path, X: Any = None, y: Any = None, t
     model : HGKRegressor or HGKClassifier
         Fitted. The page is about the rows it was trained on, which it holds.
     path : str or Path
-        The file to write; its folder is made if it is not there.
+        The file to write; its folder is made if it is not there, and a file that is there is replaced.
     X, y : table and labels, optional
         Rows that the fit has not seen, such as a test set; the errors on them are shown, too. Training rows among
         them are recognised and left out.

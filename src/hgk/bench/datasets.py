@@ -201,8 +201,8 @@ def read_table(path: Path) -> pd.DataFrame:
             return readers[path.suffix](file)
     except columnar.TooLarge as error:
         raise DataError(
-            f"{path} unpacks to {gibibytes(error.size)} or more, and twice as much is not free as memory; give a part of "
-            "its rows, or set HGK_MEMORY if there is more."
+            f"{path} unpacks to {gibibytes(error.size)} or more, and twice as much is not free as memory; give a part "
+            "of its rows, or set HGK_MEMORY if there is more."
         ) from error
     except Exception as error:  # each reader has its own kinds
         raise DataError(f"{path} could not be read ({_one_line(error)}); check that the file is whole.") from error

@@ -44,7 +44,7 @@ def check_device(name: str) -> str:
 
 def say(text: str, to: Console = console) -> None:
     """A line, not broken by us."""
-    to.print(printable(text), markup=False, soft_wrap=True)
+    to.print(printable(text), markup=False, emoji=False, soft_wrap=True)
 
 
 def cell(text: object) -> Text:
