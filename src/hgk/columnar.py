@@ -1,7 +1,8 @@
 """Parquet, Arrow and Feather files as tables, none larger than memory allows.
 
 A file of a few kilobytes may stand for gigabytes: its pages are compressed, a text is kept once however often it
-occurs, and a column of nothing is a number. So before anything is unpacked the sizes that the file states are added up:
+occurs, and of a column without values only the length. So before anything is unpacked the sizes that the file states
+are added up:
 
     Parquet     rows, pages, and the values of every column times their width
     Arrow       before each compressed buffer of a message, the length that it had

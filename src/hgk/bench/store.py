@@ -87,8 +87,8 @@ def read(path: str | os.PathLike) -> tuple[list[Row], list[Damage]]:
 
 
 def is_store(file: BinaryIO) -> bool:
-    """Whether an opened file has at least one row, or the beginning of one that was torn."""
-    for line in file:
+    """Whether an opened file has at least one row at its beginning, or a part of one that was torn."""
+    for line in file.read(2**20).split(b"\n"):
         with suppress(ValueError, RecursionError):
             parse(line)
             return True
