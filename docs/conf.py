@@ -10,7 +10,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-sys.path[:0] = [str(DOCS / "_ext"), str(ROOT / "src")]
+sys.path[:0] = [str(DOCS), str(DOCS / "_ext"), str(ROOT / "src")]
 os.environ.setdefault("MPLBACKEND", "agg")
 
 import hgk  # noqa: E402
@@ -82,7 +82,15 @@ def without_substitutions(line):
     return "``".join(part.replace("|", r"\|") if i % 2 == 0 else part for i, part in enumerate(parts))
 
 
+def redraw(app):
+    """The first page's picture, from what is recorded now."""
+    import picture
+
+    picture.main()
+
+
 def setup(app):
+    app.connect("builder-inited", redraw)
     app.connect("autodoc-process-docstring", as_it_stands, priority=100)
 
 

@@ -7,6 +7,7 @@ does the same and compares. A case works in a folder of its own that holds what 
 import contextlib
 import gzip
 import io
+import json
 import os
 import re
 import sys
@@ -99,6 +100,11 @@ def prepared(folder):
     (folder / "altered.hgk").write_bytes(blob[:-9] + bytes([blob[-9] ^ 1]) + blob[-8:])
     known, newer = (f'\\"schema\\": {schema}'.encode() for schema in (hgk.files.SCHEMA, 9))
     (folder / "newer.hgk").write_bytes(blob.replace(known, newer))
+    other_types = altered(blob, lambda text: text.replace('"stage": "grid"', '"stage": ["grid"]'))
+    (folder / "history.hgk").write_bytes(other_types)
+    (folder / "entries.hgk").write_bytes(altered(blob, lambda text: text + 6_000_000 * ","))
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(folder / "pipe.csv")
     tables = {
         "empty.csv": b"",
         "names.csv": b"a,price\n",
@@ -117,9 +123,23 @@ def prepared(folder):
         "infinite.csv": b"a,price\n" + b"inf,1\n2,3\n4,5\n",
         "date.parquet": HOUSES.assign(day=pd.date_range("2020", periods=30)).to_parquet(None),
         "rows.jsonl": b"",
+        "one.jsonl": b'{"set": "mine", "split": 0, "method": "RF", "status": "ok", "mse": 0.25}\n',
+        "zeros.parquet": pd.DataFrame({"a": np.zeros(10**6), "price": np.ones(10**6)}).to_parquet(None),
     }
     for name, content in tables.items():
         (folder / name).write_bytes(content)
+
+
+def altered(blob, change):
+    """A model file with another description, and the checksum that fits it."""
+    length = int.from_bytes(blob[:8], "little")
+    header = json.loads(blob[8 : 8 + length])
+    header["__metadata__"]["hgk"] = change(header["__metadata__"]["hgk"])
+    head = json.dumps(header, separators=(",", ":")).encode()
+    found = bytearray(len(head).to_bytes(8, "little") + head + blob[8 + length :])
+    found[files._digits(found)] = files.BLANK.encode()
+    found[files._digits(found)] = files._checksum(found).encode()
+    return bytes(found)
 
 
 def fitted():
@@ -327,6 +347,7 @@ def _files():
     yield "saving to a name of 300 letters", lambda: hgk.save(fitted(), 300 * "x"), ModelFileError
     yield "saving to a name with a zero byte", lambda: hgk.save(fitted(), "a\0b"), ModelFileError
     yield "loading None", lambda: hgk.load(None), ModelFileError, "reason"
+    yield "saving over a file that is no model", lambda: hgk.save(fitted(), "houses.csv"), ModelFileError
     yield "a note that is not text", lambda: hgk.save(fitted(), "m.hgk", note={"a": 1}), ModelFileError
     yield "single precision without compact", lambda: hgk.save(fitted(), "m.hgk", single=True), ModelFileError
     yield "loading a file that is not there", *load("none.hgk")
@@ -336,6 +357,8 @@ def _files():
     yield "loading a truncated file", *load("cut.hgk"), "reason"
     yield "loading an altered file", *load("altered.hgk")
     yield "loading a file of a newer hgk", *load("newer.hgk")
+    yield "loading a file whose history is of other types", *load("history.hgk")
+    yield "loading a file of millions of entries", *load("entries.hgk")
 
 
 def _command_line():
@@ -373,6 +396,13 @@ def _command_line():
     yield "a model in a folder that is not there", hgk_fit("houses.csv", "--out", "no/m.hgk"), SystemExit
     yield "a model in place of its table", hgk_fit("houses.csv", "--out", "houses.csv"), SystemExit
     yield "a report in place of the model", hgk_fit("houses.csv", "--report", "m.hgk"), SystemExit
+    yield "a model in place of a file of yours", hgk_fit("houses.csv", "--out", "other.csv"), SystemExit
+    yield "a report in place of a file of yours", hgk_fit("houses.csv", "--report", "other.csv"), SystemExit
+    yield (
+        "predictions in place of a file of yours",
+        command("predict", "price.hgk", "houses.csv", "--out", "other.csv"),
+        SystemExit,
+    )
     yield (
         "predictions in place of the table",
         command("predict", "price.hgk", "houses.csv", "--out", "houses.csv"),
@@ -383,6 +413,8 @@ def _command_line():
         command("predict", "price.hgk", "houses.csv", "--out", "p.xlsx"),
         SystemExit,
     )
+    yield "a table that is a folder", hgk_fit("."), SystemExit
+    yield "a table that is a pipe", hgk_fit("pipe.csv"), SystemExit
     yield "a model that is none", command("predict", "houses.csv", "houses.csv"), SystemExit
     yield "a model that is not there", command("predict", "none.hgk", "houses.csv"), SystemExit
     yield "a table of other columns", command("predict", "price.hgk", "other.csv"), SystemExit
@@ -410,6 +442,9 @@ def _bench():
     yield "a store in a folder that is not there", command(*run, "--out", "no/rows.jsonl"), SystemExit
     yield "a table of a store that is not there", command("bench", "table", "none.jsonl"), SystemExit
     yield "a table of an empty store", command("bench", "table", "rows.jsonl"), SystemExit
+    yield "a page in place of its store", command("bench", "page", "one.jsonl", "--out", "one.jsonl"), SystemExit
+    yield "a page in place of a file of yours", command("bench", "page", "one.jsonl", "--out", "other.csv"), SystemExit
+    yield "a store in place of a file of yours", command(*run, "--out", "other.csv"), SystemExit
     yield "a store that is a folder", lambda: Store("."), StoreError
     yield "an unknown data set, in Python", lambda: datasets.load("irsi"), DataError
 
@@ -440,6 +475,9 @@ def _memory():
     yield "a fit that needs more memory than there is", fit(X), MemoryError, little
     yield "a model file that does", lambda: hgk.load("price.hgk"), ModelFileError, little
     yield "a table that does", hgk_fit("houses.csv"), SystemExit, little
+    some = (("HGK_MEMORY", "20M"),)
+    yield "a small file of a large table", hgk_fit("zeros.parquet"), SystemExit, some
+    yield "such a file in the bench", lambda: datasets.from_file("zeros.parquet", "price"), DataError, some
     yield "a limit that is none", fit(X), ValueError, (("HGK_MEMORY", "lots"),)
 
 

@@ -104,7 +104,7 @@ def on_a_full_disk(pipe, write, path):
 
 FAILED = {"set": "s", "split": 0, "method": "RF", "status": "failed", "reason": "x" * 9000}
 WRITERS = {
-    "model": lambda path: hgk.save(HGKRegressor("plain", random_state=0).fit(*rows()), path),
+    "model": lambda path: hgk.save(HGKRegressor("plain", random_state=0).fit(*rows()), path, force=True),
     "report": lambda path: write_report(HGKRegressor("plain", random_state=0).fit(*rows()), path),
     "csv": lambda path: tables.write_table(pd.DataFrame({"a": np.arange(9000)}), path),
     "store": lambda path: Store(path).append(FAILED),

@@ -40,6 +40,7 @@ ORDER = [
     "verdicts",
     "codec",
     "files",
+    "columnar",
     "explain",
     "hkl",
     "findings",

@@ -1,17 +1,21 @@
 """hgk: learning with hierarchical Gaussian kernels."""
 
-from hgk.adapters import GaussianProcessKernel
-from hgk.architectures import Architecture, compose, grouped, inhomogeneous, isotropic, two_layers, with_kinds
-from hgk.estimators import (
-    CompactModelError,
-    HGKClassifier,
-    HGKQuantileRegressor,
-    HGKRegressor,
-    StoppedEarlyWarning,
-)
-from hgk.files import ModelFileError, load, save
-from hgk.kernels import HierarchicalKernel
-from hgk.optimisers import Adam, Algorithm1
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hgk.adapters import GaussianProcessKernel
+    from hgk.architectures import Architecture, compose, grouped, inhomogeneous, isotropic, two_layers, with_kinds
+    from hgk.estimators import (
+        CompactModelError,
+        HGKClassifier,
+        HGKQuantileRegressor,
+        HGKRegressor,
+        StoppedEarlyWarning,
+    )
+    from hgk.files import ModelFileError, load, save
+    from hgk.kernels import HierarchicalKernel
+    from hgk.optimisers import Adam, Algorithm1
 
 __version__ = "0.1.0"
 
@@ -36,3 +40,37 @@ __all__ = [
     "two_layers",
     "with_kinds",
 ]
+
+_HOMES = {
+    "adapters": ["GaussianProcessKernel"],
+    "architectures": ["Architecture", "compose", "grouped", "inhomogeneous", "isotropic", "two_layers", "with_kinds"],
+    "estimators": [
+        "CompactModelError",
+        "HGKClassifier",
+        "HGKQuantileRegressor",
+        "HGKRegressor",
+        "StoppedEarlyWarning",
+    ],
+    "files": ["ModelFileError", "load", "save"],
+    "kernels": ["HierarchicalKernel"],
+    "optimisers": ["Adam", "Algorithm1"],
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Names are imported when they are first asked for: the command line starts before its packages do."""
+    if name in _HOME:
+        found = globals()[name] = getattr(import_module(f"hgk.{_HOME[name]}"), name)
+        return found
+    if not name.startswith("_"):  # hgk.losses and the like, without an import of their own
+        try:
+            return import_module(f"hgk.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"hgk.{name}":
+                raise
+    raise AttributeError(f"module 'hgk' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

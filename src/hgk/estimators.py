@@ -782,7 +782,8 @@ class HGKRegressor(RegressorMixin, _HGK):
     @property
     def _optimism(self) -> float:
         """What leave-one-out errors are multiplied by to be those of rows that the kernel has not seen."""
-        return max(1.0, next((e["ratio"] for e in reversed(self.history_) if e.get("stage") == "optimism"), 1.0))
+        ratios = [e["ratio"] for e in self.history_ if e.get("stage") == "optimism"]
+        return ratios[-1] if ratios and ratios[-1] > 1 else 1.0
 
     def _intervals(self, features: torch.Tensor, levels: Sequence[float]) -> np.ndarray:
         """Bounds at each level, (levels, rows, outputs, 2); the machines are factored once for all levels."""

@@ -10,14 +10,15 @@ The checksum is the SHA-256 of the whole file with the 64 digits of the checksum
 :class:`Fitted` (see :mod:`hgk.codec`); nothing in a file is ever executed. A file is written beside its place and
 renamed, so that at any time there is the old file or the new one. The same model gives the same bytes.
 
-A file is opened in this order, and each step relies on those before it alone: size against memory, first bytes,
-length of the header, schema, size against the header, checksum, arrays (by safetensors, which checks their
-places), types of all values, agreement of all shapes. Newer versions of hgk read older schemas: ``UPGRADES[s]``
-turns a description of schema s into one of schema s + 1.
+A file is opened in this order, and each step relies on those before it alone: a regular file, size against memory,
+first bytes, length of the header, number of entries, schema, size against the header, checksum, types of what is told
+without the model, arrays (by safetensors, which checks their places), types of all values, agreement of all shapes.
+Newer versions of hgk read older schemas: ``UPGRADES[s]`` turns a description of schema s into one of schema s + 1.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.metadata
 import json
@@ -49,7 +50,7 @@ from hgk.machines import Exact, OnCentres, Rows, average
 from hgk.optimisers import Adam, Algorithm1
 from hgk.problems import OfLoss
 from hgk.progress import tried_kinds
-from hgk.verdicts import verdict
+from hgk.verdicts import MEASURES, verdict
 
 SCHEMA = 4
 # In 1 no machines shared their coefficients; in 2 none had levels, a power for the few values of a label; in 3 copies
@@ -68,6 +69,10 @@ BEGINNING = b'{"__metadata__":{"hgk":"{\\"checksum\\": \\"'
 BLANK = "0" * 64
 # safetensors' own bound on a header.
 LONGEST_HEADER = 100_000_000
+# Entries of a description, counted by what separates them: thousands, and one for each category.
+MOST_ENTRIES = 5_000_000
+# Bytes that one of them takes at most once it is read.
+PER_ENTRY = 120
 # Layers of a tree: kernels are computed by recursion.
 DEEPEST = 64
 # Events kept of one run of steps.
@@ -76,8 +81,27 @@ STEPS_KEPT = 50
 TOLERANCE = 1e-4
 
 
+# Control characters, marks of direction, and halves of characters, which some terminals obey or cannot show.
+STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: object, keep: str = "") -> str:
+    r"""A text that may come from anybody, for a terminal: what could steer it is written as \x1b or \u202e.
+
+    Examples
+    --------
+    >>> from hgk.files import printable
+    >>> print(printable("a\x1b[2Jb\u202ec"))
+    a\x1b[2Jb\u202ec
+    """
+    return STEERING.sub(lambda c: c[0] if c[0] in keep else c[0].encode("unicode_escape").decode(), str(text))
+
+
 class ModelFileError(ValueError):
     """A model that cannot be written, or a file that is not one; the message is one sentence."""
+
+    def __init__(self, text: str):
+        super().__init__(printable(text))
 
 
 # ----------------------------------------------------------------------------------------- what is in a file
@@ -238,6 +262,7 @@ def save(
     compact: bool = False,
     single: bool = False,
     note: Mapping[str, str] | None = None,
+    force: bool = False,
 ) -> None:
     """Write a fitted model to a file, which :func:`load` reads without executing anything.
 
@@ -257,6 +282,8 @@ def save(
         would change by more than 0.01 % of half the range of the labels.
     note : dict of str to str, optional
         Kept in the file and returned by :func:`describe`.
+    force : bool, default=False
+        Also replace a file that is not a model. Without it, only a model file or an empty file is replaced.
 
     Examples
     --------
@@ -290,6 +317,10 @@ def save(
     note = dict(note or {})
     if not all(isinstance(text, str) for pair in note.items() for text in pair):
         raise ModelFileError(f"note={note!r} was given; a dict of texts to texts is expected.")
+    if not force and _holds_something_else(path):
+        raise ModelFileError(
+            f"{path} exists and is not a model file of hgk; give another name, or force=True to replace it."
+        )
     fitted = Fitted.of(model)
     if compact:
         fitted = fitted.compact()
@@ -302,6 +333,20 @@ def save(
             )
     blob = _blob(fitted, _summary(fitted, compact, single) | {"error": verdict(model)}, note)
     write_atomically(path, lambda file: file.write(blob))
+
+
+def _holds_something_else(path: str | os.PathLike) -> bool:
+    """Whether there is a file with content that is no model's; what cannot be looked at is refused by the writing."""
+    try:
+        with open_regular(path) as file:
+            return os.fstat(file.fileno()).st_size > 0 and not is_model(file)
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def is_model(file: BinaryIO) -> bool:
+    """Whether an opened file begins as a model file does."""
+    return file.read(8 + len(BEGINNING))[8:] == BEGINNING
 
 
 def _summary(fitted: Fitted, compact: bool, single: bool) -> dict[str, Any]:
@@ -351,6 +396,11 @@ def _blob(fitted: Fitted, summary: dict[str, Any], note: dict[str, str]) -> byte
         raise ModelFileError(
             f"The model's description has {len(text) / 1e6:.0f} million characters, most of them names of categories, "
             "and a file takes 50 million; leave out columns with nearly as many categories as rows."
+        )
+    if _entries(text) > MOST_ENTRIES:
+        raise ModelFileError(
+            f"The model's description has {_entries(text) / 1e6:.0f} million entries, most of them categories, and a "
+            f"file takes {MOST_ENTRIES / 1e6:.0f} million; leave out columns with nearly as many categories as rows."
         )
     blob = bytearray(serialise(encoder.arrays, {"hgk": text}))
     blob[_digits(blob)] = _checksum(blob).encode()
@@ -500,8 +550,6 @@ def describe(path: str | os.PathLike) -> dict[str, Any]:
     """Summary, versions, note, schema, parameters and size of a model file, without making the model."""
     blob, description = _opened(path)
     found = {name: description.get(name) for name in ("schema", "versions", "note", "summary")}
-    if not all(isinstance(found[name], dict) for name in ("versions", "note", "summary")):
-        raise _damaged(path, "its description is not one")
     return {**found, "bytes": len(blob), "checksum": bytes(blob[_digits(blob)]).decode()}
 
 
@@ -509,14 +557,18 @@ def _opened(path: str | os.PathLike) -> tuple[bytearray, dict[str, Any]]:
     """The bytes, which the checksum confirms, and the description, brought to the present schema."""
     blob = _bytes(path)
     beginning = blob[8 : 8 + len(BEGINNING)]
-    if not beginning or not BEGINNING.startswith(beginning):
+    if not beginning or not BEGINNING.startswith(beginning):  # of a file that is cut off, fewer bytes are there
         raise ModelFileError(f"{path} is not a model file of hgk; give one that hgk.save or `hgk fit` wrote.")
     header, body = _header(path, blob)
     try:
-        description = json.loads(header["__metadata__"]["hgk"], parse_constant=_no_constant)
+        text = header["__metadata__"]["hgk"]
+        _check_entries(path, text)
+        description = json.loads(text, parse_constant=_no_constant)
         schema = description["schema"]
         writer = str(description["versions"]["hgk"])[:20]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except ModelFileError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise _damaged(path, "its description cannot be read") from error
     if type(schema) is int and schema > SCHEMA:
         from hgk import __version__
@@ -536,7 +588,26 @@ def _opened(path: str | os.PathLike) -> tuple[bytearray, dict[str, Any]]:
             description = UPGRADES[version](description)
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(path, f"it has the unknown schema {schema}") from error
+    try:
+        _check_description(description)
+    except Malformed as reason:
+        raise _damaged(path, str(reason)) from reason
     return blob, description
+
+
+def open_regular(path: str | os.PathLike) -> BinaryIO:
+    """A regular file, opened for reading; an OSError for anything else, such as a pipe that nobody writes to."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return open(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
 
 
 def _bytes(path: str | os.PathLike) -> bytearray:
@@ -544,16 +615,14 @@ def _bytes(path: str | os.PathLike) -> bytearray:
     try:
         if "\0" in str(path):
             raise ModelFileError(f"{str(path)!r} has a zero byte; give the name of a file that hgk.save wrote.")
-        with open(path, "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise ModelFileError(f"{path} is not a regular file; give a file that hgk.save wrote.")
-            if 3 * status.st_size > available_memory():
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if 3 * size > available_memory():
                 raise ModelFileError(
-                    f"{path} has {gibibytes(status.st_size)}, and loading it needs three times as much memory, which "
-                    "is not free; use a larger machine, raise HGK_MEMORY, or save the model with compact=True."
+                    f"{path} has {gibibytes(size)}, and loading it needs three times as much memory, which is not "
+                    "free; use a larger machine, raise HGK_MEMORY, or save the model with compact=True."
                 )
-            return bytearray(file.read(status.st_size))
+            return bytearray(file.read(size))
     except (OSError, TypeError) as error:  # TypeError: of what is no path
         reason = getattr(error, "strerror", None) or error
         raise ModelFileError(f"{path} cannot be read ({reason}); give a file that hgk.save wrote.") from error
@@ -564,6 +633,7 @@ def _header(path: str | os.PathLike, blob: bytearray) -> tuple[dict[str, Any], i
     length = int.from_bytes(blob[:8], "little")
     if length > min(LONGEST_HEADER, len(blob) - 8):
         raise _damaged(path, f"it has {len(blob)} bytes and its header alone should have {length}")
+    _check_entries(path, blob[8 : 8 + length])
     try:
         header = json.loads(blob[8 : 8 + length].decode(), parse_constant=_no_constant)
         ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
@@ -574,6 +644,19 @@ def _header(path: str | os.PathLike, blob: bytearray) -> tuple[dict[str, Any], i
     if not kinds <= {"F64", "F32", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL"}:
         raise _damaged(path, "its arrays are of kinds that no model has")
     return header, body
+
+
+def _entries(text: str | bytearray) -> int:
+    """At least as many as JSON has values, before it is read."""
+    if isinstance(text, str):
+        return text.count(",") + text.count("[") + text.count("{")
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
+
+
+def _check_entries(path: str | os.PathLike, text: str | bytearray) -> None:
+    entries = _entries(text)
+    if entries > MOST_ENTRIES or entries * PER_ENTRY > available_memory():
+        raise _damaged(path, f"it has {entries / 1e6:.1f} million entries, more than any model or than memory takes")
 
 
 def _digits(blob: bytearray) -> slice:
@@ -607,21 +690,106 @@ def _one_line(error: BaseException) -> str:
 # ---------------------------------------------------------------------------------------------------- checking
 
 
+Fields = Mapping[str, Any]  # name -> type
+
+# What a summary tells; LATER where it was written by a version that knew it.
+MACHINE: Fields = {"kind": str, "rows": int, "nodes": int, "lam": float, "gamma": float, "share": float}
+ERROR: Fields = {"basis": str}
+MEASURED: Fields = {"rows": int | None, **{name: float | None for name in MEASURES}}
+SUMMARY: Fields = {
+    "estimator": str,
+    "columns": list[str],
+    "rows": int | None,
+    "distinct_rows": int | None,
+    "outputs": int,
+    "classes": list[Scalar] | None,
+    "importances": list[float],
+    "chosen": list[str] | None,
+    "compact": bool,
+    "single": bool,
+}
+LATER: Fields = {"loss": str, "plain": bool, "tried": list[str]}
+
+# Of an event of a stage, what is read of it; of any event, what names its run. Null is nan.
+STAGES: Mapping[str, Fields] = {
+    "adam": {"criterion": float | None},
+    "watch": {"risk": float | None},
+    "algorithm1": {"risk_D2": float | None, "risk_D3": float | None},
+    "candidate": {
+        "candidate": str,
+        "criterion": float | None,
+        "honest": float | None,
+        "optimism": float | None,
+    },
+    "chosen": {"candidates": list[str], "risk": float | None},
+    "grid": {"risk": float | None},
+    "architecture": {"risk": float | None},
+    "levels": {"taken": bool, "number": float | None},
+    "optimism": {"ratio": float | None},
+}
+OF_ANY: Fields = {
+    "stage": str,
+    "candidate": str,
+    "architecture": int,
+    "fold": int,
+    "rows": int,
+    "wrong": float | None,
+}
+
+
+def _typed(document: Any, fields: Fields, place: str, only_given: bool = False) -> dict[str, Any]:
+    """A mapping, whose entries of these names have these types."""
+    if not isinstance(document, dict):
+        raise Malformed(f"{place} is not a list of named entries")
+    decoder = Decoder({}, {}, {})
+    for name, kind in fields.items():
+        if name in document:
+            decoder(document[name], kind, f"{place}.{name}")
+        elif not only_given:
+            raise Malformed(f"{place} lacks {name}")
+    return document
+
+
+def _check_description(description: dict[str, Any]) -> None:
+    """Everything that is shown without the model."""
+    for name in ("versions", "note"):
+        texts = _typed(description.get(name), {}, name)
+        _expect(all(isinstance(text, str) for text in texts.values()), f"{name} holds more than texts")
+    summary = _typed(description.get("summary"), SUMMARY, "summary")
+    _typed(summary, LATER, "summary", only_given=True)
+    _expect(isinstance(summary.get("machines"), list), "summary.machines is not a list")
+    for machine in summary["machines"]:
+        _typed(machine, MACHINE, "summary.machines")
+    if summary.get("error") is not None:
+        error = _typed(summary["error"], ERROR, "summary.error")
+        _typed(error, MEASURED, "summary.error", only_given=True)
+        _expect(error.get("risk") is None or error["risk"] >= 0, "summary.error is negative")
+
+
 def _history(events: Any) -> list[dict]:
     """A list of flat events; null is nan."""
+    if not isinstance(events, list):
+        raise Malformed("history is not a list of events")
+    return [_told(event) for event in events]
+
+
+def _told(event: Any) -> dict[str, Any]:
+    _typed(event, {"stage": str}, "history")
+    _typed(event, OF_ANY, "history", only_given=True)
+    _typed(event, STAGES.get(event["stage"], {}), "history")
+    _expect("architecture" not in event or "fold" in event, "history.architecture is without its fold")
+    for name in ("risk", "honest", "number"):
+        _expect(event.get(name) is None or event[name] >= 0, f"history.{name} is negative")
 
     def plain(value: Any) -> Any:
         if value is None:
             return math.nan
         if isinstance(value, list):
             return [plain(v) for v in value if not isinstance(v, list)]
-        if not isinstance(value, Scalar):
-            raise Malformed("history holds more than words and numbers")
-        return value
+        return decoder(value, Scalar, "history")
 
-    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
-        raise Malformed("history is not a list of events")
-    return [{name: plain(value) for name, value in event.items()} for event in events]
+    decoder = Decoder({}, {}, {})
+    return {name: plain(value) for name, value in event.items()}
 
 
 def _decoder(arrays: Mapping[str, np.ndarray]) -> Decoder:

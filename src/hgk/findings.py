@@ -487,7 +487,7 @@ def _recorded(model: Model, scorer: Scorer) -> list[Score]:
         number = next((e["number"] for e in model.history_ if e.get("stage") == "levels" and e["taken"]), None)
         risks = [(e["honest"] if number is None else number, e.get("wrong") if classes else None) for e in plain]
         found += [scorer.known(SVM, ASIDE, *risk) for risk in risks]
-    return found
+    return [score for score in found if math.isfinite(score.risk)]
 
 
 def _plain(model: Model, scorer: Scorer, fresh: Scorer | None, new: NewRows | None) -> list[Score]:

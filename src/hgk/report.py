@@ -44,7 +44,7 @@ def write_report(model: Model, path: str | Path, X: Any = None, y: Any = None, t
     model : HGKRegressor or HGKClassifier
         Fitted. The page is about the rows it was trained on, which it holds.
     path : str or Path
-        The file to write; its folder is made if it is not there.
+        The file to write; its folder is made if it is not there, and a file that is there is replaced.
     X, y : table and labels, optional
         Rows that the fit has not seen, such as a test set; the errors on them are shown, too. Training rows among
         them are recognised and left out.
@@ -85,15 +85,7 @@ def report(model: Model, X: Any = None, y: Any = None, title: str | None = None)
         files("hgk.pages").joinpath(f"report.{kind}").read_text(encoding="utf-8") for kind in ("js", "css")
     )
     shown = {key: value for key, value in data.items() if key not in ("worst", "summary", "rows", "note", "confusion")}
-    body, script = (_worded(model, text) for text in (_body(model, data), script))
-    return assemble(name, name, _colours() + style, body, shown, script)
-
-
-def _worded(model: Model, text: str) -> str:
-    """With another loss than least squares the predictions are of held-out folds."""
-    if not model._of_loss:
-        return text
-    return text.replace("Leave-one-out", "Held-out").replace("leave-one-out", "held-out")
+    return assemble(name, name, _colours() + style, _body(model, data), shown, script)
 
 
 def _colours() -> str:
@@ -114,6 +106,8 @@ def report_data(model: Model, new: NewRows | None = None) -> dict[str, Any]:
     learning = findings.learning(model)
     return {
         "task": "classification" if isinstance(model, HGKClassifier) else "regression",
+        # with another loss than least squares the predictions are of held-out folds
+        "judged": "held-out" if model._of_loss else LOO,
         "rows": len(model._place),
         "note": None if new is None else {"given": len(new.X) + new.known, "known": new.known},
         "columns": [_cut(name) for name in findings.column_names(model)],
@@ -154,9 +148,19 @@ def _numbers(value: Any) -> Any:
     return or_none(value) if isinstance(value, float) else value
 
 
-def _rounded(values: np.ndarray) -> Any:
-    """Six digits are enough for a curve, and make the page small."""
-    return _numbers([_rounded(v) for v in values] if np.ndim(values) > 1 else [float(f"{v:.6g}") for v in values])
+def _rounded(values: Any, digits: int | None = None) -> Any:
+    """Six digits of what differs are enough for a curve, and make the page small."""
+    digits = _digits(np.asarray(values, dtype=float)) if digits is None else digits
+    return _numbers([_rounded(v, digits) if np.ndim(v) else float(f"{v:.{digits}g}") for v in values])
+
+
+def _digits(values: np.ndarray) -> int:
+    """Six, and those in which all values agree."""
+    kept = values[np.isfinite(values)]
+    with np.errstate(over="ignore"):
+        spread = np.ptp(kept) if kept.size else 0.0
+    alike = np.log10(np.abs(kept).max() / spread) if 0 < spread < np.inf else 0.0
+    return 6 + int(np.clip(np.ceil(alike), 0, 11))
 
 
 def _tree_data(model: Model, tree: Tree) -> dict[str, Any]:
@@ -239,10 +243,18 @@ def _regression_fit(model: HGKRegressor) -> dict[str, Any]:
     actual = model._y_scaling.inverse(model._training_rows("The report needs").Y.numpy())
     outputs = []
     for k in range(actual.shape[1]):
-        counts, edges = np.histogram(actual[:, k] - predicted[:, k], bins=30)
-        points = {"actual": _rounded(actual[some, k]), "predicted": _rounded(predicted[some, k])}
+        counts, edges = _histogram(actual[:, k] - predicted[:, k])
+        points = dict(zip(("actual", "predicted"), _rounded([actual[some, k], predicted[some, k]]), strict=True))
         outputs.append({**points, "edges": _rounded(edges), "counts": counts.tolist()})
     return {"rows": _first_rows(model)[some].tolist(), "outputs": outputs}
+
+
+def _histogram(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Thirty bins; one, where numbers are too coarse for more."""
+    try:
+        return np.histogram(values, bins=30)
+    except ValueError:
+        return np.array([len(values)]), np.array([values.min(), np.nextafter(values.max(), np.inf)])
 
 
 def _loo_probabilities(model: HGKClassifier) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -421,10 +433,10 @@ def _error_section(model: Model, data: dict[str, Any]) -> str:
         else ""
     )
     about = (
-        "Rows set aside were seen by no gradient; kinds of trees and λ were chosen on them. Leave-one-out "
-        "predictions leave a row out of the machine, not out of what the kernel was learned from, and flatter a "
-        "learned kernel. Out of bag: each tree is asked for the rows it was not grown on. The mean squared error is of "
-        "labels scaled to [-1, 1], predictions clipped there, summed over outputs."
+        "Rows set aside were seen by no gradient; kinds of trees and λ were chosen on them. "
+        f"{data['judged'].capitalize()} predictions leave a row out of the machine, not out of what the kernel was "
+        "learned from, and flatter a learned kernel. Out of bag: each tree is asked for the rows it was not grown on. "
+        "The mean squared error is of labels scaled to [-1, 1], predictions clipped there, summed over outputs."
     )
     numbers = range(2, len(head))
     return f"""{figure("errors", "Errors", "Shorter is better.")}
@@ -531,13 +543,14 @@ def _learning_section(model: Model, data: dict[str, Any]) -> str:
 
 
 def _predictions_section(model: Model, data: dict[str, Any]) -> str:
+    judged = data["judged"].capitalize()
     if data["task"] == "classification":
-        caption = "Leave-one-out probabilities: what was said, and how often it happened; ten bins of equal size."
+        caption = f"{judged} probabilities: what was said, and how often it happened; ten bins of equal size."
         drawn = figure("calibration", "Calibration", caption)
-        drawn += figure("roc", "ROC", "Leave-one-out probabilities of one class against the others; with its area.")
+        drawn += figure("roc", "ROC", f"{judged} probabilities of one class against the others; with its area.")
         return f'<div class="figures">{drawn}</div>{_confusion_table(model, data)}'
-    drawn = figure("scatter", "Predictions", f"Leave-one-out predictions; at most {POINTS:,} rows.")
-    drawn += figure("residuals", "Residuals", "Of leave-one-out predictions, all rows.")
+    drawn = figure("scatter", "Predictions", f"{judged} predictions; at most {POINTS:,} rows.")
+    drawn += figure("residuals", "Residuals", f"Of {data['judged']} predictions, all rows.")
     return f'<div class="figures">{drawn}</div>{_intervals_part(data)}'
 
 
@@ -570,15 +583,15 @@ def _confusion_table(model: Model, data: dict[str, Any]) -> str:
     names = [_cut(str(label)) for label in model.classes_]
     body = [[name, *(f"{v:g}" for v in line)] for name, line in zip(names, data["confusion"], strict=True)]
     table = plain_table("Confusion", ["class", *(f"said {n}" for n in names)], body, tuple(range(1, len(names) + 1)))
-    return f"<h3>Leave-one-out predictions by class</h3>{table}"
+    return f"<h3>{data['judged'].capitalize()} predictions by class</h3>{table}"
 
 
 def _worst_section(data: dict[str, Any]) -> str:
     worst = data["worst"]
     table = plain_table("Worst rows", worst["head"], worst["body"], tuple(worst["numbers"]))
     about = (
-        "The training rows with the largest leave-one-out errors; rows count from 0, in the order in which they were "
-        "given. Wrong labels, rare kinds of rows and missing columns show here first."
+        f"The training rows with the largest {data['judged']} errors; rows count from 0, in the order in which they "
+        "were given. Wrong labels, rare kinds of rows and missing columns show here first."
     )
     return f'<p class="soft">{about}</p>{table}'
 

@@ -22,21 +22,22 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
 
+from hgk import columnar
 from hgk.arrays import available_memory, gibibytes
-from hgk.files import write_atomically
+from hgk.files import open_regular, printable, write_atomically
 
 DELIMITERS = ",;\t|"
 # What a CSV may hold in place of a value.
 MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "?", "-nan", "#N/A"]
 # Texts that a column may hold before it is remarked on; an encoder has indicators for 30.
 MANY_TEXTS = 100
-# How many times the size of a file its table may take as memory.
-ROOM = 8
+# How many times the size of a file its table may take as memory; of one that states its size, the size unpacked.
+ROOM, COPIES = 8, 3
 # Whole numbers that a target may take and still be taken for classes.
 MANY_CLASSES = 10
 # Of tables that are written.
@@ -49,6 +50,9 @@ DATE = re.compile(
 
 class TableError(ValueError):
     """A table that cannot be used; the message is one sentence."""
+
+    def __init__(self, text: str):
+        super().__init__(printable(text))
 
 
 @dataclass
@@ -97,7 +101,7 @@ def read_table(
 def _bytes(path: str | Path, name: str) -> bytes:
     most = available_memory() // ROOM
     try:
-        with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else open(path, "rb") as file:
+        with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else open_regular(path) as file:
             content = file.read(most + 1)
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
         reason = getattr(error, "strerror", None) or error
@@ -126,25 +130,20 @@ def _unzipped(content: bytes, name: str) -> bytes:
 
 def _columnar(content: bytes, name: str) -> pd.DataFrame | None:
     """Parquet, Feather, Arrow's files and streams; None for anything else."""
-    kinds = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"FEA1": "Feather", b"\xff\xff\xff\xff": "Arrow"}
-    kind = next((kind for magic, kind in kinds.items() if content.startswith(magic)), None)
+    kind = columnar.kind_of(content)
     if kind is None:
         return None
     try:
-        import pyarrow as pa
-        from pyarrow import feather, parquet
-    except ModuleNotFoundError as error:
-        raise TableError(f"{name} is a {kind} file, which needs pyarrow; pip install 'hgk[cli]'.") from error
-    buffer = pa.BufferReader(content)
-    try:
-        if kind == "Parquet":
-            table = parquet.read_table(buffer)
-        elif content[:1] == b"\xff":
-            table = pa.ipc.open_stream(buffer).read_all()
-        else:
-            table = feather.read_table(buffer)
+        table = columnar.read(content, available_memory() // COPIES)
         _refuse_duplicates(table.column_names, name)
         return table.to_pandas().reset_index(drop=True)
+    except ModuleNotFoundError as error:
+        raise TableError(f"{name} is a {kind} file, which needs pyarrow; pip install 'hgk[cli]'.") from error
+    except columnar.TooLarge as error:
+        raise TableError(
+            f"{name} unpacks to {gibibytes(error.size)} or more, and {COPIES} times as much is not free as memory; "
+            "give a part of its rows, or set HGK_MEMORY if there is more."
+        ) from error
     except TableError:
         raise
     except Exception as error:  # a reader of bytes that may be anything: Arrow's errors, Thrift's, overflows
@@ -459,11 +458,31 @@ def check_ending(path: str | Path) -> None:
         raise TableError(f"{path} ends in {ending}; {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]} is expected.")
 
 
+def names_in(file: BinaryIO, path: str | Path) -> list[str]:
+    """The columns' names of an opened file that :func:`write_table` may have written to ``path``."""
+    name = str(path).lower()
+    if name.endswith((".parquet", ".pq")):
+        from pyarrow import parquet
+
+        return list(parquet.read_schema(file).names)
+    if name.endswith((".feather", ".arrow")):
+        from pyarrow import ipc
+
+        return list(ipc.open_file(file).schema.names)
+    with gzip.GzipFile(fileobj=file) if name.endswith(".gz") else contextlib.nullcontext(file) as unpacked:
+        beginning = unpacked.read(2**20).decode("utf-8", errors="replace")
+    return next(csv.reader(io.StringIO(beginning, newline="")), [])
+
+
 def write_table(frame: pd.DataFrame, path: str | Path) -> None:
-    """CSV, with .gz zipped; Parquet and Feather by the ending; standard output for "-". Never half a file."""
+    """CSV, with .gz zipped; Parquet and Feather by the ending; standard output for "-". Never half a file.
+
+    On a terminal, characters that would steer it are escaped.
+    """
     if str(path) == "-":
         try:
-            sys.stdout.write(frame.to_csv(index=False))
+            text = frame.to_csv(index=False)
+            sys.stdout.write(printable(text, "\r\n\t") if sys.stdout.isatty() else text)
             sys.stdout.flush()
         except BrokenPipeError:
             raise  # whoever reads has enough

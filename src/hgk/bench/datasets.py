@@ -21,12 +21,15 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pandas as pd
 
+from hgk import columnar
+from hgk.arrays import available_memory, gibibytes
 from hgk.bench.protocol import as_numbers
-from hgk.files import write_atomically
+from hgk.files import open_regular, write_atomically
 
 ENVIRONMENT = "HGK_DATA_HOME"
 
@@ -190,13 +193,23 @@ def from_file(path: str | os.PathLike, target: str) -> DataSet:
 
 def read_table(path: Path) -> pd.DataFrame:
     """Parquet or CSV, by the ending."""
-    readers = {".parquet": pd.read_parquet, ".csv": pd.read_csv}
+    readers = {".parquet": _parquet, ".csv": pd.read_csv}
     if path.suffix not in readers:
         raise DataError(f"{path} ends in {path.suffix!r}; a .parquet or a .csv file is expected.")
     try:
-        return readers[path.suffix](path)
+        with open_regular(path) as file:
+            return readers[path.suffix](file)
+    except columnar.TooLarge as error:
+        raise DataError(
+            f"{path} unpacks to {gibibytes(error.size)} or more, and twice as much is not free as memory; give a part "
+            "of its rows, or set HGK_MEMORY if there is more."
+        ) from error
     except Exception as error:  # each reader has its own kinds
         raise DataError(f"{path} could not be read ({_one_line(error)}); check that the file is whole.") from error
+
+
+def _parquet(file: BinaryIO) -> pd.DataFrame:
+    return columnar.read(file.read(), available_memory() // 2).to_pandas()
 
 
 def prepare(table: pd.DataFrame, spec: Spec) -> DataSet:

@@ -13,7 +13,7 @@ import io
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from matplotlib import rc_context
@@ -42,6 +42,8 @@ STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,  # names are not formulas
 }
+# By its ending, what is noted in a figure: whose it is, and of an SVG no date, so that it is the same each time.
+MADE_BY: dict[str, dict[str, Any]] = {"png": {"Software": "hgk"}, "svg": {"Creator": "hgk", "Date": None}}
 Counts = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
@@ -215,8 +217,19 @@ def figures(summary: Summary) -> dict[str, Figure]:
     return found
 
 
+def is_figure(file: BinaryIO) -> bool:
+    """Whether an opened file is a figure of hgk."""
+    beginning = file.read(4000)
+    return b"Software\0hgk" in beginning or b"<dc:title>hgk</dc:title>" in beginning
+
+
 def _write(content: bytes, path: Path) -> None:
     write_atomically(path, lambda file: file.write(content))
+
+
+def places(rows: Iterable[Row], folder: str | Path) -> list[Path]:
+    """The files that :func:`write_figures` writes."""
+    return [Path(folder) / f"{name}.{kind}" for name in figures(summarise(rows)) for kind in MADE_BY]
 
 
 def write_figures(rows: Iterable[Row], folder: str | Path) -> list[Path]:
@@ -236,10 +249,10 @@ def write_figures(rows: Iterable[Row], folder: str | Path) -> list[Path]:
     written = []
     with rc_context(STYLE):
         for name, figure in figures(summarise(rows)).items():
-            for kind in ("png", "svg"):
+            for kind in MADE_BY:
                 path = folder / f"{name}.{kind}"
                 drawn = io.BytesIO()
-                figure.savefig(drawn, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else {})
+                figure.savefig(drawn, format=kind, dpi=150, metadata=MADE_BY[kind])
                 _write(drawn.getvalue(), path)
                 written.append(path)
     return written

@@ -13,7 +13,7 @@ function dots(id, names, points, label, { rule = null, spread = 0, right = 16, f
   const step = spread ? 36 : 24, height = names.length * step + 44, left = Math.min(150, Math.max(...names.map(n => n.length), 1) * 6.8 + 14);
   const c = canvas(id, height, label), values = points.map(p => p[2]).filter(v => v > 0);
   if (!values.length) return c.text(10, 24, "Nothing to show.", "start", "soft");
-  const low = Math.min(...values, rule ?? Infinity) / 1.15, high = Math.max(...values, rule ?? 0) * 1.15;
+  const low = Math.min(...values, rule ?? Infinity) / 1.15, high = Math.min(Math.max(...values, rule ?? 0) * 1.15, Number.MAX_VALUE);
   const x = v => left + (c.width - left - right) * Math.log(v / low) / Math.log(high / low), bottom = height - 38;
   for (const tick of logTicks(low, high, (c.width - left) / 44)) {
     c.line(x(tick), 4, x(tick), bottom, "grid"); c.text(x(tick), bottom + 16, format(tick), "middle", "soft"); }

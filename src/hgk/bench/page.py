@@ -209,5 +209,5 @@ def page(rows: Iterable[Row]) -> str:
 
 
 def write_page(rows: Iterable[Row], path: str | Path) -> Path:
-    """Write :func:`page` to ``path``; its folder is made if it is not there."""
+    """Write :func:`page` to ``path``; its folder is made if it is not there, and a file there is replaced."""
     return write(page(rows), path)

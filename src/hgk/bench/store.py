@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from filelock import FileLock, Timeout
 
@@ -86,6 +86,17 @@ def read(path: str | os.PathLike) -> tuple[list[Row], list[Damage]]:
     return rows, damages
 
 
+def is_store(file: BinaryIO) -> bool:
+    """Whether an opened file has at least one row at its beginning, or a part of one that was torn."""
+    for line in file.read(2**20).split(b"\n"):
+        with suppress(ValueError, RecursionError):
+            parse(line)
+            return True
+        if line.startswith(b'{"set": "'):
+            return True
+    return False
+
+
 def latest(rows: Iterable[Row]) -> list[Row]:
     """One row per run."""
     best: dict[Key, Row] = {}
@@ -114,6 +125,8 @@ class Store:
             raise StoreError(f"The folder {self.path.parent} of the store is not there; make it first.")
         if self.path.is_dir():
             raise StoreError(f"The store {self.path} is a folder; give a file, such as {self.path / 'rows.jsonl'}.")
+        if self.path.exists() and not self.path.is_file():
+            raise StoreError(f"The store {self.path} is not a regular file; give one, such as rows.jsonl.")
         self._lock = FileLock(f"{self.path}.lock")
         self._claims = Path(f"{self.path}.claims")
         self._seen: tuple[int, list[Row], list[Damage]] = (-1, [], [])

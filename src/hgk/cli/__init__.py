@@ -21,6 +21,7 @@ from typer.main import get_command
 from hgk import __version__
 from hgk.cli import models
 from hgk.cli.shared import EXPECTED, Unusable
+from hgk.files import printable
 
 
 class Lazy(TyperGroup):
@@ -95,11 +96,11 @@ def run() -> None:
         sys.exit(1)
     except Exception as error:
         if hasattr(error, "format_message"):  # the parser's own; without a command it is the help
-            sys.stderr.write(f"{_usage(error)}\n")
+            sys.stderr.write(f"{printable(_usage(error), keep=chr(10))}\n")
             sys.exit(2)
         if os.environ.get("HGK_DEBUG"):
             raise
-        sys.stderr.write(f"hgk: {_sentence(error)}\n")
+        sys.stderr.write(f"hgk: {printable(_sentence(error))}\n")
         _forget_output()
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)

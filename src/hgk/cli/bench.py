@@ -17,7 +17,9 @@ from rich.table import Table
 from hgk.arrays import DEVICES
 from hgk.bench import datasets, protocol, runner, store
 from hgk.bench.methods import METHODS, Effort
-from hgk.cli.shared import EXPECTED, Unusable, check_device, console, errors
+from hgk.cli.shared import EXPECTED, Force, Output, Unusable, cell, check_device, check_outputs, console, errors, say
+from hgk.files import printable
+from hgk.pages import is_page
 
 app = bench = typer.Typer(no_args_is_help=True, help="The paper's experiments: run, resume, tabulate.")
 EXPECTED.extend([datasets.DataError, runner.RunnerError, store.StoreError])
@@ -48,9 +50,14 @@ def bench_run(
     device: Annotated[str, typer.Option(help=f"Of methods that can use one: {DEVICES}.")] = "cpu",
     preset: Annotated[Preset, typer.Option(help="quick: two built-in sets, small sizes, minutes.")] = Preset.paper,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Do failed runs again.")] = False,
+    force: Force = False,
 ) -> None:
     """Do the runs that the store does not have yet: sets × splits × methods."""
     quick = preset is Preset.quick
+    if out.parent.is_dir() and not out.is_dir():  # else the store says what is wrong
+        rows_at = Output("--out", out, "a store of hgk", store.is_store, by_force="add rows to it")
+        lock = Output("--out", Path(f"{out}.lock"), "the lock of a store", lambda file: False)
+        check_outputs([rows_at, lock], {"--file": file}, force)
     sources = _sources(sets, data, file, target, quick)
     names = _methods(methods)
     if scheduler is None:  # workers elsewhere have devices of their own
@@ -118,7 +125,7 @@ def _watched(runs, rows: store.Store, workers: runner.Workers, retry_failed: boo
             seconds = runner.seconds_left(left, rows.rows(), workers.width)
             eta = "?" if seconds is None else str(timedelta(seconds=round(seconds)))
             bar.update(task, completed=len(runs) - len(left), eta=eta)
-            bar.console.print(_line(row), markup=False)
+            say(_line(row), bar.console)
 
         return runner.run_all(runs, rows, workers, retry_failed, report)
 
@@ -136,7 +143,7 @@ def _line(row: store.Row) -> str:
 def _finish(summary: runner.Summary, runs, rows: store.Store) -> None:
     """Say what was done; failures in the store that were not tried again count, too."""
     earlier = len(runner.missing(runs, rows, retry_failed=True)) - summary.failed - summary.elsewhere
-    console.print(f"{summary.ok} runs done, {summary.failed} failed, rows in {rows.path}", markup=False)
+    say(f"{summary.ok} runs done, {summary.failed} failed, rows in {rows.path}")
     if summary.elsewhere:
         console.print(f"{summary.elsewhere} runs are under way in another runner")
     if earlier > 0:
@@ -158,7 +165,7 @@ def bench_list(
         path = datasets.present(name, data)
         there = str(path) if path else f"OpenML {spec.openml}" if spec.openml else "not here"
         training = str(protocol.training_rows(name, spec.rows))
-        sets.add_row(name, str(spec.rows), str(spec.columns), spec.kind, training, there)
+        sets.add_row(name, str(spec.rows), str(spec.columns), spec.kind, training, cell(there))
     for name, (_, task) in datasets.EMBEDDED.items():
         sets.add_row(name, "", "", task, "", "built in")
     methods = Table("method", "what", "installed", title="Methods")
@@ -178,27 +185,37 @@ def bench_table(
     """Print the table of mean errors."""
     found = _results(rows)
     tables = importlib.import_module("hgk.bench.tables")
-    typer.echo(tables.table_latex(found) if latex else tables.table_markdown(found))
+    typer.echo(printable(tables.table_latex(found) if latex else tables.table_markdown(found), keep="\n"))
 
 
 @bench.command("figures")
 def bench_figures(
-    rows: Rows, out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("figures")
+    rows: Rows,
+    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("figures"),
+    force: Force = False,
 ) -> None:
     """Draw the paper's figures."""
     found = _results(rows)
-    importlib.import_module("hgk.bench.figures").write_figures(found, out)
-    console.print(f"figures in {out}", markup=False)
+    figures = importlib.import_module("hgk.bench.figures")
+    if out.is_dir():
+        places = [Output("--out", path, "a figure of hgk", figures.is_figure) for path in figures.places(found, out)]
+        check_outputs(places, {"ROWS": rows}, force)
+    figures.write_figures(found, out)
+    say(f"figures in {out}")
 
 
 @bench.command("page")
 def bench_page(
-    rows: Rows, out: Annotated[Path, typer.Option(help="The file to write.")] = Path("results.html")
+    rows: Rows,
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("results.html"),
+    force: Force = False,
 ) -> None:
     """Write one page with tables and figures."""
     found = _results(rows)
+    if out.exists():
+        check_outputs([Output("--out", out, "a page of hgk", is_page)], {"ROWS": rows}, force)
     importlib.import_module("hgk.bench.page").write_page(found, out)
-    console.print(f"page in {out}", markup=False)
+    say(f"page in {out}")
 
 
 def _results(path: Path) -> list[store.Row]:
@@ -215,4 +232,4 @@ def _results(path: Path) -> list[store.Row]:
 
 def _tell_damages(path: Path, damages: Sequence[store.Damage]) -> None:
     for damage in damages:
-        errors.print(f"{path}: {damage}", markup=False, soft_wrap=True)
+        say(f"{path}: {damage}", errors)

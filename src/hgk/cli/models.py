@@ -7,15 +7,14 @@ import csv
 import importlib
 import itertools
 import json
-import os
 import re
 import shlex
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 import numpy as np
 import pandas as pd
@@ -26,12 +25,13 @@ from rich.table import Table as Listing
 
 from hgk import tables
 from hgk.arrays import DEVICES
-from hgk.cli.shared import EXPECTED, Unusable, check_device, console, errors
+from hgk.cli.shared import EXPECTED, Force, Output, Unusable, cell, check_device, check_outputs, console, errors, say
 from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor, StoppedEarlyWarning
 from hgk.explain import contributions, given_rows, node_terms, plain_remark, remark_on_plain
-from hgk.files import describe, load, save
+from hgk.files import STEERING, describe, is_model, load, save
 from hgk.inputs import is_mixed
 from hgk.levels import Levels
+from hgk.pages import is_page
 from hgk.plans import PRESETS
 from hgk.progress import ASIDE, Event
 from hgk.verdicts import in_words, verdict
@@ -84,14 +84,15 @@ def fit(
     decimal: Decimal = None,
     as_json: Json = False,
     quiet: Quiet = False,
+    force: Force = False,
 ) -> None:
     """Fit a model to a table and write it to a file. Ctrl-C keeps the best so far and still writes it."""
     check_device(device)
     seconds = None if time_budget is None else duration(time_budget)
     write_report = _report_writer(report)
-    for path in filter(None, (out, report)):
-        _check_place(path)
-    _check_different({"DATA": data, "--out": str(out), "--report": None if report is None else str(report)})
+    outputs = [Output("--out", out, "a model file of hgk", is_model)]
+    outputs += [] if report is None else [Output("--report", report, "a page of hgk", is_page)]
+    check_outputs(outputs, {"DATA": data}, force)
     table = tables.read_table(data, delimiter, decimal)
     tables.column(table.frame, target, "The target")
     found = tables.target_of(table.frame[target], task)
@@ -105,7 +106,7 @@ def fit(
     common = {"groups": _groups(group, X), "time_budget": seconds, "device": device, "random_state": seed}
     model = _estimator(str(preset), found.classes, loss, tau, levels, common)
     if not quiet and not as_json:
-        errors.print(f"{found.reason}: {len(X)} rows, {X.shape[1]} columns", markup=False, soft_wrap=True)
+        say(f"{found.reason}: {len(X)} rows, {X.shape[1]} columns", errors)
         _tell(notes, quiet)
     told = len(notes)
     begun = time.monotonic()
@@ -119,6 +120,7 @@ def fit(
             out,
             compact=compact,
             note={"target": target, "task": "classification" if found.classes else "regression"},
+            force=force,
         )
     with _interruptible(f"{out} is written, its error not estimated"):
         error, loo = verdict(model), _leave_one_out(model, found.y)
@@ -147,16 +149,16 @@ def _told(said: dict[str, Any], notes: Sequence[str], as_json: bool, quiet: bool
         return
     error = said["error"]
     if error is not None:
-        console.print(f"{_where(error)}: {in_words(error, said['classes'], said['outputs'])}", markup=False)
+        say(f"{_where(error)}: {in_words(error, said['classes'], said['outputs'])}")
     if said["leave_one_out"]:
         loo = ", ".join(f"{LEAVE_ONE_OUT[name]} {value:.4g}" for name, value in said["leave_one_out"].items())
-        console.print(f"leave-one-out, by a kernel and λ that have seen the row: {loo}", markup=False)
-    console.print(f"fitted in {said['seconds']:.1f} s", markup=False)
+        say(f"leave-one-out, by a kernel and λ that have seen the row: {loo}")
+    say(f"fitted in {said['seconds']:.1f} s")
     leaning = ", ".join(f"{name} {share:.2f}" for name, share in list(said["importances"].items())[:5])
-    console.print(said["plain"] or f"the kernel leans on {leaning}", markup=False, soft_wrap=True)
-    console.print(f"model in {said['model']}", markup=False, soft_wrap=True)
+    say(said["plain"] or f"the kernel leans on {leaning}")
+    say(f"model in {said['model']}")
     if said["report"]:
-        console.print(f"report in {said['report']}", markup=False, soft_wrap=True)
+        say(f"report in {said['report']}")
 
 
 LEAVE_ONE_OUT = {"rmse": "RMSE", "r2": "R²", "accuracy": "accuracy"}
@@ -204,24 +206,6 @@ def _columns(given: Sequence[str] | None, frame: pd.DataFrame, what: str) -> lis
     """Names with commas between them; a name that has one itself stands in quotes."""
     names = [name.strip() for text in given or () for name in next(csv.reader([text], skipinitialspace=True)) if name]
     return [tables.column(frame, name, f"{what}:") for name in dict.fromkeys(names)]
-
-
-def _check_place(path: Path) -> None:
-    """Say before the work that its result could not be written."""
-    folder = path.absolute().parent
-    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise Unusable(f"{path} cannot be written; give a file in a folder that exists and may be written to.")
-
-
-def _check_different(places: dict[str, str | None]) -> None:
-    """Say before the work that a result would overwrite what was read, or another result."""
-    seen: dict[str, str] = {}
-    for name, place in places.items():
-        real = os.path.realpath(place) if place and place != "-" else None
-        if real is not None and real in seen and os.path.exists(os.path.dirname(real)) and name.startswith("--"):
-            raise Unusable(f"{name} {place} is also {seen[real]}, which it would overwrite; give another file.")
-        if real is not None:
-            seen.setdefault(real, name)
 
 
 def _report_writer(report: Path | None):
@@ -332,17 +316,17 @@ def _interruptible(left: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        errors.print(f"hgk: stopped; {left}.", markup=False, soft_wrap=True)
+        say(f"hgk: stopped; {left}.", errors)
         raise typer.Exit(130) from None
 
 
 def _tell(notes: Sequence[str], quiet: bool) -> None:
     for note in () if quiet else dict.fromkeys(notes):
-        errors.print(f"note: {note}", markup=False, soft_wrap=True)
+        say(f"note: {note}", errors)
 
 
 def _print_json(document: Any) -> None:
-    """JSON has no nan and no infinity: null stands for them."""
+    """JSON has no nan and no infinity: null stands for them; what would steer a terminal is escaped."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -352,7 +336,8 @@ def _print_json(document: Any) -> None:
         value = value.item() if isinstance(value, np.generic) else value
         return None if isinstance(value, float) and not np.isfinite(value) else value
 
-    typer.echo(json.dumps(plain(document), ensure_ascii=False))
+    text = json.dumps(plain(document), ensure_ascii=False)
+    typer.echo(STEERING.sub(lambda c: f"\\u{ord(c[0]):04x}", text))
 
 
 # -------------------------------------------------------------------------------------------------------- predict
@@ -371,6 +356,7 @@ def predict(
     decimal: Decimal = None,
     as_json: Json = False,
     quiet: Quiet = False,
+    force: Force = False,
 ) -> None:
     """Predict the rows of a table."""
     check_device(device)
@@ -385,8 +371,7 @@ def predict(
         raise Unusable("--proba was given with a regression; its certainty is told by --interval 0.9.")
     if out != "-":
         tables.check_ending(out)
-        _check_place(Path(out))
-    _check_different({"MODEL": str(model), "DATA": data, "--out": out})
+        check_outputs([_predictions_at(Path(out))], {"MODEL": model, "DATA": data}, force)
     notes: list[str] = []
     X = _inputs(fitted, data, delimiter, decimal, notes)
     with _interruptible("nothing was written"), _noted(notes):
@@ -400,7 +385,18 @@ def predict(
         return
     _tell(notes, quiet)
     if out != "-" and not quiet:
-        console.print(f"{len(frame)} predictions in {out}", markup=False, soft_wrap=True)
+        say(f"{len(frame)} predictions in {out}")
+
+
+def _predictions_at(path: Path) -> Output:
+    """Over a table that has no other columns than predictions have, predictions may be written."""
+    known = re.compile(r"(prediction|lower|upper)( \d+)?|quantile [\d.e+-]+|probability of .*", re.DOTALL)
+
+    def ours(file: BinaryIO) -> bool:
+        names = tables.names_in(file, path)
+        return bool(names) and all(known.fullmatch(name) for name in names)
+
+    return Output("--out", path, "a table of predictions by hgk", ours)
 
 
 def _inputs(model: Model, data: str, delimiter: str | None, decimal: str | None, notes: list[str]) -> Any:
@@ -490,20 +486,16 @@ def _kernel_explained(model: Model) -> dict[str, Any]:
 
 def _show_kernel(said: dict[str, Any], top: int) -> None:
     if said["plain"]:
-        console.print(f"{said['plain']}; the shares below are of how they were encoded", markup=False, soft_wrap=True)
+        say(f"{said['plain']}; the shares below are of how they were encoded")
     columns = Listing("column", "relevance", title="Columns: their share of the kernels' exponents")
     most = max([*said["columns"].values(), 1e-12])
     for name, share in list(said["columns"].items())[: max(top, 10)]:
-        columns.add_row(_plain(name), f"{share:.3f} {'█' * round(20 * share / most)}")
+        columns.add_row(cell(name), f"{share:.3f} {'█' * round(20 * share / most)}")
     nodes = Listing("machine", "node", "kind", "share", "mostly", title="Nodes")
     for node in said["nodes"][: max(top, 10)]:
         mostly = ", ".join(f"{name} {share:.2f}" for name, share in list(node["columns"].items())[:4])
-        nodes.add_row(str(node["machine"]), _plain(node["node"]), node["kind"], f"{node['share']:.3f}", _plain(mostly))
+        nodes.add_row(str(node["machine"]), cell(node["node"]), node["kind"], f"{node['share']:.3f}", cell(mostly))
     console.print(columns, nodes)
-
-
-def _plain(text: str) -> str:
-    return str(text).replace("[", r"\[")
 
 
 def _training_row(model: Model, row: int) -> Any:
@@ -581,19 +573,25 @@ def _labels(model: Model) -> list[Any]:
 
 
 def _show_row(said: dict[str, Any], row: int) -> None:
-    console.print(f"row {row}: prediction {_cell(said['prediction'])}", markup=False)
+    say(f"row {row}: prediction {_cell(said['prediction'])}")
     if "power" in said:
-        console.print(_power_said(said["values"], said["power"]), markup=False)
+        say(_power_said(said["values"], said["power"]))
     for output in said["outputs"]:
         cells = list(output["rows"][0].get("cells", {}))[:4]
-        listing = Listing("training row", "label", "similarity", "contribution", *map(_plain, cells))
+        listing = Listing("training row", "label", "similarity", "contribution")
+        for name in cells:
+            listing.add_column(cell(name))
         whole = f"{output['base']:.5g} + rows below + others {output['rest']:+.5g} = {output['value']:.5g}"
-        listing.title = f"{_plain(output['output'])}: {whole}"
+        listing.title = cell(f"{output['output']}: {whole}")
         for entry in output["rows"]:
-            shown = [_cell(entry["cells"][name]) for name in cells]
+            shown = [cell(_cell(entry["cells"][name])) for name in cells]
             number = "not kept" if entry["row"] is None else str(entry["row"])
             listing.add_row(
-                number, _cell(entry["label"]), f"{entry['similarity']:.3f}", f"{entry['contribution']:+.5g}", *shown
+                number,
+                cell(_cell(entry["label"])),
+                f"{entry['similarity']:.3f}",
+                f"{entry['contribution']:+.5g}",
+                *shown,
             )
         console.print(listing)
 
@@ -606,7 +604,7 @@ def _power_said(values: Sequence[float], power: float) -> str:
 
 
 def _cell(value: Any) -> str:
-    return "" if value is None else f"{value:.5g}" if isinstance(value, float) else _plain(str(value))
+    return "" if value is None else f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
 # -------------------------------------------------------------------------------------------------- info and demo
@@ -643,7 +641,7 @@ def info(model: ModelFile, as_json: Json = False) -> None:
     }
     for name, text in lines.items():
         if text:
-            console.print(f"{name:14} {text}", markup=False, soft_wrap=True)
+            say(f"{name:14} {text}")
 
 
 def _error_line(summary: dict[str, Any]) -> str:
@@ -662,23 +660,26 @@ def _leading(summary: dict[str, Any], most: int = 5) -> list[tuple[str, float]]:
 def demo(
     out: Annotated[Path, typer.Option(help="The folder to write to; made if it is not there.")] = Path("hgk-demo"),
     quiet: Quiet = False,
+    force: Force = False,
 ) -> None:
     """Fit, predict and explain a made-up table, showing each command; under a minute."""
     out.mkdir(parents=True, exist_ok=True)
     frame = _friedman(600)
     known, new = out / "known.csv", out / "new.csv"
+    model, predictions = out / "model.hgk", out / "predictions.csv"
+    check_outputs(_of_demo(frame, known, new, model, predictions), {}, force)
     tables.write_table(frame[:-100], known)
     tables.write_table(frame[-100:], new)
-    model, predictions = out / "model.hgk", out / "predictions.csv"
 
     def show(*words: str | Path) -> None:
         if not quiet:
-            console.print(f"\n$ hgk {shlex.join(map(str, words))}", markup=False, soft_wrap=True)
+            console.print()
+            say(f"$ hgk {shlex.join(map(str, words))}")
 
     show("fit", known, "--target", "y", "--out", model)
-    fit(str(known), "y", model, quiet=quiet)
+    fit(str(known), "y", model, quiet=quiet, force=force)
     show("predict", model, new, "--interval", "0.9", "--out", predictions)
-    predict(model, str(new), str(predictions), interval=0.9, quiet=quiet)
+    predict(model, str(new), str(predictions), interval=0.9, quiet=quiet, force=force)
     if quiet:
         return
     said, truth = pd.read_csv(predictions), frame["y"][-100:].to_numpy()
@@ -690,6 +691,23 @@ def demo(
     explain(model)
     show("explain", model, "--row", "0", "--data", new)
     explain(model, row=0, data=str(new))
+
+
+def _of_demo(frame: pd.DataFrame, known: Path, new: Path, model: Path, predictions: Path) -> list[Output]:
+    """What the demo writes: tables that are the same each time, and beside these a model and predictions."""
+    parts = {known: frame[:-100], new: frame[-100:]}
+    contents = {path: part.to_csv(index=False).encode() for path, part in parts.items()}
+
+    def same_as(content: bytes) -> Callable[[BinaryIO], bool]:
+        return lambda file: file.read(len(content) + 1) == content
+
+    def after_a_demo(ours: Callable[[BinaryIO], bool]) -> Callable[[BinaryIO], bool]:
+        been = all(path.is_file() and path.read_bytes() == content for path, content in contents.items())
+        return lambda file: been and ours(file)
+
+    found = {path: same_as(content) for path, content in contents.items()}
+    found |= {model: after_a_demo(is_model), predictions: after_a_demo(_predictions_at(predictions).ours)}
+    return [Output("--out", path, "of the demo", ours) for path, ours in found.items()]
 
 
 def _friedman(n: int) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from hgk.files import write_atomically
 
@@ -100,6 +100,11 @@ def assemble(title: str, heading: str, style: str, body: str, data: Any, script:
         before, rest = rest.split(place)
         parts += [before, text]
     return "".join([*parts, rest])
+
+
+def is_page(file: BinaryIO) -> bool:
+    """Whether an opened file is a page of hgk."""
+    return b'<meta name="generator" content="hgk">' in file.read(1000)
 
 
 def write(text: str, path: str | Path) -> Path:

@@ -73,7 +73,7 @@ function canvas(id, height, label) {
 function logTicks(low, high, room) {
   for (const digits of [[1, 2, 5], [1, 3], [1]]) {
     const ticks = [];
-    for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(high)); e++)
+    for (let e = Math.max(-324, Math.floor(Math.log10(low))); e <= Math.min(308, Math.ceil(Math.log10(high))); e++)
       for (const d of digits) if (d * 10 ** e >= low && d * 10 ** e <= high) ticks.push(+(d * 10 ** e).toPrecision(3));
     if (ticks.length <= room || digits.length === 1) return ticks;
   }

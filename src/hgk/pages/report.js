@@ -1,3 +1,4 @@
+const judged = data.judged, Judged = judged[0].toUpperCase() + judged.slice(1);
 const state = { tree: 0, by: "weight", output: 0 };
 const cut = (text, length) => text.length > length ? `${text.slice(0, Math.max(1, length - 1))}…` : text;
 const short = x => x === null ? "∞" : x === 0 ? "0" : Math.abs(x) >= 1e5 || Math.abs(x) < 1e-3 ? x.toExponential(2) : String(+x.toPrecision(4));
@@ -9,10 +10,11 @@ const span = values => {
   return low < high ? [low, high] : [low - (Math.abs(low) || 1) / 2, high + (Math.abs(low) || 1) / 2];
 };
 function ticks([low, high], room) {
-  const rough = (high - low) / Math.max(1, room), power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map(m => m * power).find(s => s >= rough * .999), found = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) found.push(+(i * step).toPrecision(12));
-  return found;
+  const many = Math.max(1, room), rough = high / many - low / many, power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map(m => m * power).find(s => s >= rough * .999), first = Math.ceil(low / step - 1e-9);
+  // There are no more than ``room`` and one; far from 0 a number and the next may be further apart than a step.
+  const all = [...Array(Math.ceil(many) + 2).keys()].map(i => +((first + i) * step).toPrecision(15));
+  return all.filter((tick, i) => Number.isFinite(tick) && tick >= low - step * 1e-9 && tick <= high + step * 1e-9 && tick !== all[i - 1]);
 }
 // A frame with axes; x and y are ranges, in which a margin is included.
 function frame(id, height, label, x, y, { left = 52, right = 14, xLabel = "", yLabel = "", xTicks = null } = {}) {
@@ -170,7 +172,7 @@ function drawOptimism() {
 
 function drawScatter() {
   const s = data.fit.outputs[state.output], range = wider(span([...s.actual, ...s.predicted]));
-  const f = frame("scatter", 320, "Leave-one-out predictions against labels.", range, range, { xLabel: "label", yLabel: "leave-one-out prediction", left: 58 });
+  const f = frame("scatter", 320, `${Judged} predictions against labels.`, range, range, { xLabel: "label", yLabel: `${judged} prediction`, left: 58 });
   f.line(f.X(range[0]), f.Y(range[0]), f.X(range[1]), f.Y(range[1]), "rule dashed");
   s.actual.forEach((y, i) => f.point("o", "ours faint", f.X(y), f.Y(s.predicted[i]), `row ${data.fit.rows[i]}\nlabel ${short(y)}\npredicted ${short(s.predicted[i])}\nresidual ${short(y - s.predicted[i])}`));
 }
@@ -180,7 +182,7 @@ function bars(id, label, edges, heights, xLabel, yLabel, text) {
 }
 function drawResiduals() {
   const s = data.fit.outputs[state.output];
-  bars("residuals", "Leave-one-out residuals.", s.edges, s.counts, "residual: label − prediction", "rows", i => `${short(s.edges[i])} to ${short(s.edges[i + 1])}\n${plural(s.counts[i], "row")}`);
+  bars("residuals", `${Judged} residuals.`, s.edges, s.counts, "residual: label − prediction", "rows", i => `${short(s.edges[i])} to ${short(s.edges[i + 1])}\n${plural(s.counts[i], "row")}`);
 }
 function drawRoc() {
   const f = frame("roc", 320, "ROC curves.", [0, 1], [0, 1], { xLabel: "false positive rate", yLabel: "true positive rate", left: 44 });
@@ -209,7 +211,7 @@ function drawCoverage() {
   key("coverage", [["o", "ours", "training rows, left out one at a time"], ["^", "k1", "new rows"]]);
 }
 function drawParts() {
-  const c = data.coverage, low = Math.max(0, Math.min(c.asked, ...c.parts.map(p => p.covered)) - .1), f = frame("parts", 300, "Coverage by prediction.", span(c.parts.flatMap(p => [p.low, p.high])), [low, 1], { xLabel: "leave-one-out prediction", yLabel: "labels inside", left: 44 });
+  const c = data.coverage, low = Math.max(0, Math.min(c.asked, ...c.parts.map(p => p.covered)) - .1), f = frame("parts", 300, "Coverage by prediction.", span(c.parts.flatMap(p => [p.low, p.high])), [low, 1], { xLabel: `${judged} prediction`, yLabel: "labels inside", left: 44 });
   f.line(f.left, f.Y(c.asked), f.width - f.right, f.Y(c.asked), "rule dashed");
   for (const p of c.parts) {
     f.line(f.X(p.low), f.Y(p.covered), f.X(p.high), f.Y(p.covered), "line ours");
