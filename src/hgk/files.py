@@ -41,11 +41,12 @@ from hgk.arrays import available_memory, gibibytes
 from hgk.calibration import Calibration
 from hgk.codec import DTYPES, Decoder, Encoder, Malformed
 from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor
-from hgk.inputs import Category, Feature, Inputs, Numeric, Reader, Scaling, Unchanged
+from hgk.inputs import Category, Feature, Inputs, Numeric, Reader, Scaling, Unchanged, taken_for
 from hgk.inputs import Encoder as Features
 from hgk.kernels import HierarchicalKernel
 from hgk.losses import EpsilonInsensitive, Expectile, Hinge, LeastSquares, Logistic, Pinball, SquaredHinge
 from hgk.machines import Exact, OnCentres, Rows, average
+from hgk.numerals import Marks
 from hgk.optimisers import Adam, Algorithm1
 from hgk.problems import OfLoss
 from hgk.progress import honest_error, tried_kinds
@@ -307,6 +308,7 @@ def _summary(fitted: Fitted, compact: bool, single: bool) -> dict[str, Any]:
         "estimator": fitted.estimator,
         "loss": type(getattr(first, "loss", LeastSquares())).__name__,
         "columns": list(names),
+        "taken_for": taken_for(fitted.inputs),
         "rows": None if fitted.place is None else len(fitted.place),
         "distinct_rows": None if fitted.rows is None else len(fitted.rows),
         "outputs": 1 if first.levels is not None else int(first.alpha.shape[1]),
@@ -653,7 +655,8 @@ def _decoder(arrays: Mapping[str, np.ndarray]) -> Decoder:
         (OfLoss, "loss"): KnownLoss,
     }
     checks = {Architecture: _check_architecture, HierarchicalKernel: _check_kernel, Features: _check_features}
-    return _ModelDecoder(arrays, hints, {**checks, Rows: _check_rows, Calibration: _check_calibration})
+    checks |= {Rows: _check_rows, Calibration: _check_calibration, Marks: _check_marks}
+    return _ModelDecoder(arrays, hints, checks)
 
 
 class _ModelDecoder(Decoder):
@@ -719,11 +722,18 @@ def _check_features(parts: dict[str, Any]) -> None:
         elif isinstance(column, Category):
             _expect(_vector(column.codes), "a column's codes are not a list of finite numbers")
             width = len(column.codes) + column.missing
+            _expect(column.kind in ("categories", "id", "rare"), "a column is of an unknown kind")
         else:
             width = 1
         _expect(len(column.names) == width > 0, "a column makes another number of features than it names")
     expected = tuple(Feature(j, name, kind) for j, c in enumerate(parts["columns"]) for name, kind in c.names)
     _expect(parts.get("features", ()) == expected, "the features are not those of the columns")
+
+
+def _check_marks(parts: dict[str, Any]) -> None:
+    decimal, thousands = parts.get("decimal", ""), parts.get("thousands", "")
+    known = decimal in ("", ".", ",") and thousands in ("", ",", ".", " ", "'", "_")
+    _expect(known and (decimal != thousands or not decimal), "a column's marks are unknown")
 
 
 def _vector(array: np.ndarray) -> bool:
@@ -751,6 +761,7 @@ def _check(fitted: Fitted) -> None:
     d, features = len(reader.names), len(encoder.features)
     _expect(d == len(reader.levels) == len(encoder.columns) > 0, "columns and their names differ in number")
     _expect(fitted.names is None or len(fitted.names) == d, "columns and their names differ in number")
+    _expect(len(reader.marks) in (0, d), "columns and their marks differ in number")
     _expect(bool(fitted.machines), "there is no machine")
     outputs = fitted.machines[0].alpha.shape[-1]
     for machine in fitted.machines:
