@@ -224,8 +224,8 @@ def _from_texts(y: np.ndarray, estimator: str) -> np.ndarray:
     if found.stray is not None:
         cell, row, count = found.stray
         raise ValueError(
-            f"y holds {cut(repr(cell))} (row {row}, counted from 0) among {count} numbers; {estimator} expects numbers, "
-            "so correct this label, or leave out its row."
+            f"y holds {cut(repr(cell))} (row {row}, counted from 0) among {count} numbers; {estimator} expects numbers "
+            "only, so correct this label, or leave out its row."
         )
     if found.marks is None and not found.padded:
         raise _no_numbers(y, estimator)
@@ -300,8 +300,8 @@ def _whole(y: np.ndarray) -> np.ndarray:
     if len(set(floats.tolist())) < len(set(y.tolist())):
         such = max((v for v in y if isinstance(v, int)), key=abs, default=y[0])
         raise ValueError(
-            f"y holds whole numbers such as {cut(str(such))}, which differ and have no common type of 64 bits that tells "
-            "them apart; give them as texts."
+            f"y holds whole numbers such as {cut(str(such))}, and no type of 64 bits tells them all apart; give them as "
+            "texts."
         )
     return found if found.dtype.kind == "f" else floats
 

@@ -115,8 +115,8 @@ class Meant(np.ndarray):
 class Reader:
     """Columns of a table as numbers; ``levels[j]`` are the categories of column j, None where it is numeric.
 
-    ``marks[j]`` say how the texts of a numeric column write numbers, None where it had no texts; in a reader from a file
-    of an older version there are none.
+    ``marks[j]`` say how the texts of a numeric column write numbers, None where it had no texts; there are none at all
+    in a reader of an older version.
     """
 
     names: tuple[str, ...]
@@ -124,7 +124,9 @@ class Reader:
     marks: tuple[Marks | None, ...] = ()
 
     @classmethod
-    def of(cls, columns: Sequence[np.ndarray], names: Sequence[str], marks: Mapping[str, Marks] | None = None) -> Reader:
+    def of(
+        cls, columns: Sequence[np.ndarray], names: Sequence[str], marks: Mapping[str, Marks] | None = None
+    ) -> Reader:
         """Numeric columns are float arrays, others object arrays of texts with None for missing cells.
 
         ``marks`` are those of columns that were read as numbers before, by name.
@@ -137,9 +139,7 @@ class Reader:
         parts = zip(columns, self.names, self.levels, marks, strict=True)
         return np.column_stack([self._column(*part) for part in parts])
 
-    def _column(
-        self, column: np.ndarray, name: str, levels: tuple[Any, ...] | None, marks: Marks | None
-    ) -> np.ndarray:
+    def _column(self, column: np.ndarray, name: str, levels: tuple[Any, ...] | None, marks: Marks | None) -> np.ndarray:
         if levels is None:
             return column if column.dtype != object else _numbers_of_texts(column, name, marks or Marks())
         code = {level: float(i) for i, level in enumerate(levels)}
@@ -175,14 +175,14 @@ CONVERT = (
 
 
 def readings(columns: Sequence[Any], decimal: str = "") -> list[Reading | None]:
-    """What columns of texts are, None for None; a decimal mark that some columns prove serves those that are unclear."""
-    found = [None if cells is None else reading(cells, decimal) for cells in columns]
+    """What columns of texts are, None for None; a decimal mark that some columns prove serves the unclear ones."""
+    found = [None if cells is None else reading(list(cells), decimal) for cells in columns]
     proven = {r.proven for r in found if r is not None and r.proven}
     if not decimal and len(proven) == 1:
         (mark,) = proven
         for j, r in enumerate(found):
             if r is not None and not r.proven and (r.unclear or r.marks is not None):
-                found[j] = reading(columns[j], mark)
+                found[j] = reading(list(columns[j]), mark)
     return found
 
 
@@ -196,7 +196,7 @@ def _level_key(level: Any) -> tuple[str, Any]:
 
 def _numbers_of_texts(column: np.ndarray, name: str, marks: Marks) -> np.ndarray:
     """Texts that are numbers, in a column that was numeric when the model was fitted."""
-    values, bad = numbers(column, marks)
+    values, bad = numbers(column.tolist(), marks)
     if bad:
         # a decimal comma is odd only if nothing else is: one stray text makes texts of a table's whole column
         row = next((i for i in bad if not may_be_number(column[i])), bad[0])
@@ -577,8 +577,9 @@ def id_remark(name: str, levels: int) -> str:
 
 def rare_remark(name: str, levels: int, least: float) -> str:
     return (
-        f"Column {name!r} has {levels} different texts, too rare to learn from (an indicator needs {np.ceil(least):.0f} "
-        "rows with it and as many without), and carries nothing; leave it out, or join some of them."
+        f"Column {name!r} has {levels} different texts, too rare to learn from (an indicator needs "
+        f"{np.ceil(least):.0f} rows with a text and as many without), and carries nothing; leave it out, or join some "
+        "of them."
     )
 
 
@@ -685,7 +686,7 @@ def _taken_for(levels: tuple[Any, ...] | None, marks: Marks | None, column: Any)
         kind = getattr(column, "kind", "categories")
         indicators = int((column.codes >= 0).sum()) if isinstance(column, Category) else 0
         found |= {"kind": "id" if kind == "id" else "category", "levels": len(levels), "indicators": indicators}
-        words = f"id with {len(levels)} texts, without weight" if kind == "id" else f"category with {len(levels)} levels"
+        words = f"id with {len(levels)} texts" if kind == "id" else f"category with {len(levels)} levels"
         words += ", all too rare to count" if kind == "rare" else ""
         frequent = len(levels) if len(levels) <= 2 else indicators
         words += f", {indicators} of them frequent" if kind == "categories" and frequent < len(levels) else ""

@@ -21,9 +21,27 @@ import numpy as np
 
 # What stands in place of a number, in any case.
 NO_NUMBER = frozenset(
-    ["", "na", "n/a", "n.a.", "n.a", "#n/a", "#na", "<na>", "nan", "-nan", "nat", "null", "(null)", "#null!", "nil"]
-    + ["none", "(none)", "?", "??", "???", "-", "--", "---", "–", "—", ".", "..", "...", "*", "#div/0!", "#value!"]
-    + ["missing", "(missing)", "unknown", "(unknown)", "unk", "not available", "not applicable", "not known", "no data"]
+    [
+        *(
+            "",
+            "na",
+            "n/a",
+            "n.a.",
+            "n.a",
+            "#n/a",
+            "#na",
+            "<na>",
+            "nan",
+            "-nan",
+            "nat",
+            "null",
+            "(null)",
+            "#null!",
+            "nil",
+        ),
+        *("none", "(none)", "?", "??", "???", "-", "--", "---", "—", ".", "..", "...", "*", "#div/0!", "#value!"),
+        *("missing", "(missing)", "unknown", "(unknown)", "unk", "not available", "not applicable", "not known"),
+    ]
 )
 # Signs of currencies, and their common codes.
 SIGNS = "$€£¥¢₹₽₩₺₪₫฿₴₦₱₡₲₵₸₭₮₼₾₿"
@@ -99,8 +117,8 @@ class Reading:
             )
         if self.padded:
             return (
-                f"Column {name!r} holds codes with leading zeros such as {self.such!r} and is taken as categories; turn "
-                "it into numbers if it measures something."
+                f"Column {name!r} holds codes with leading zeros such as {cut(repr(self.such))} and is taken as "
+                "categories; turn it into numbers if it measures something."
             )
         if self.marks is None:
             return ""
@@ -108,7 +126,8 @@ class Reading:
         said = f"Column {name!r} is read as numbers from texts such as {cut(repr(self.such))}{how and f' ({how})'}"
         if self.lacking is not None:
             cell, count = self.lacking
-            return f"{said}; {count} {'cell' if count == 1 else 'cells'} such as {cell!r} count{'s' * (count == 1)} as missing."
+            cells = "1 cell such as {} counts" if count == 1 else f"{count} cells such as {{}} count"
+            return f"{said}; {cells.format(repr(cell))} as missing."
         return f"{said}; give it as categories if these are codes."
 
     def question(self, name: str, answer: str) -> str:
@@ -188,7 +207,7 @@ def _fits(decimal: str, thousands: str) -> Callable[[str], Any]:
 # ------------------------------------------------------------------------------------------------ one column
 
 
-def reading(cells: Sequence[str | None], decimal: str = "", marks: Marks | None = None) -> Reading:
+def reading(cells: Sequence[str | None], decimal: str = "") -> Reading:
     """What the texts of a column are, missing cells being None.
 
     Parameters
@@ -196,8 +215,6 @@ def reading(cells: Sequence[str | None], decimal: str = "", marks: Marks | None 
     cells : sequence of str or None
     decimal : str, default=""
         The decimal mark that other columns of the table prove; taken where the cells leave it open.
-    marks : Marks, optional
-        Of the column as it was when a model was fitted; taken where the cells leave it open.
 
     Examples
     --------
@@ -218,7 +235,7 @@ def reading(cells: Sequence[str | None], decimal: str = "", marks: Marks | None 
         return Reading()
     if (code := _code(present)) is not None:
         return Reading(such=cells[first[code]] or "", padded=True)
-    found = _marked(parts, present, marks.decimal if marks is not None and marks.decimal else decimal)
+    found = _marked(parts, present, decimal)
     if found.marks is None and not found.unclear:
         return found
     fits = _fits_all(found.marks) if found.marks is not None else bool
@@ -238,8 +255,7 @@ def reading(cells: Sequence[str | None], decimal: str = "", marks: Marks | None 
 def _shapes(cells: Sequence[str | None]) -> tuple[dict[str, int], dict[str, int]]:
     """How often each shape occurs, and the first row where it does."""
     shapes = [None if cell is None else cell.translate(_SHAPE) for cell in cells]
-    count = Counter(shapes)
-    del count[None]
+    count = Counter(shape for shape in shapes if shape is not None)
     first: dict[str, int] = {}
     for row, shape in enumerate(shapes):
         if shape is not None:
@@ -267,16 +283,15 @@ def _marked(parts: dict[str, _Parts], present: dict[str, int], hint: str) -> Rea
     for several, what in ((currencies, "of several currencies"), (percents, "some of them percents and others not")):
         if len(several) > 1:
             return Reading(such=such, unclear=what, advice="turn all of them into numbers of one unit")
-    common = {"currency": next(iter(currencies), ""), "percent": True in percents}
     bodies: dict[str, int] = {}
     for shape, p in parts.items():
         bodies[p.body] = bodies.get(p.body, 0) + present[shape]
     used = {mark for body in bodies for mark in set(body) & set(",. '_")}
     fits = {}
-    for decimal in sorted(used & {".", ","}, key=".,".index) or [""]:
-        for thousands in ["", *sorted(used - {decimal})]:
-            match = _fits(decimal, thousands)
-            fits[decimal, thousands] = sum(n for body, n in bodies.items() if match(body))
+    for mark in sorted(used & {".", ","}, key=".,".index) or [""]:
+        for thousands in ["", *sorted(used - {mark})]:
+            match = _fits(mark, thousands)
+            fits[mark, thousands] = sum(n for body, n in bodies.items() if match(body))
     if used == {"."} or used == {","}:  # the other one may be the decimal mark, which no cell has
         (mark,) = used
         match = _fits("", mark)
@@ -289,12 +304,12 @@ def _marked(parts: dict[str, _Parts], present: dict[str, int], hint: str) -> Rea
     thousands = min((t for d, t in best if d == decimal), key=len)
     if thousands in (" ", "_") and _one_length(bodies):  # a phone number, an id
         return Reading()
-    marks = Marks(decimal, thousands, **common)
+    marks = Marks(decimal, thousands, next(iter(currencies), ""), True in percents)
     return Reading(marks, such, proven=decimal if proven else "", borrowed=borrowed)
 
 
 def _telling(parts: dict[str, _Parts]) -> str:
-    """The shape that shows most of how numbers are written here: the one with the most characters that are no digits."""
+    """The shape that shows most of how numbers are written here: the most characters that are no digits."""
     return max(parts, key=lambda shape: (sum(not c.isdigit() for c in shape.strip()), -len(shape)))
 
 
