@@ -300,8 +300,8 @@ def _whole(y: np.ndarray) -> np.ndarray:
     if len(set(floats.tolist())) < len(set(y.tolist())):
         such = max((v for v in y if isinstance(v, int)), key=abs, default=y[0])
         raise ValueError(
-            f"y holds whole numbers such as {cut(str(such))}, and no type of 64 bits tells them all apart; give them as "
-            "texts."
+            f"y holds whole numbers such as {cut(str(such))}, and no type of 64 bits tells them all apart; give them "
+            "as texts."
         )
     return found if found.dtype.kind == "f" else floats
 

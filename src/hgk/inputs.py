@@ -634,9 +634,9 @@ def _merges(column: Any) -> bool:
     if kind.startswith(("int64", "uint64", "int128")):
         drop = getattr(column, "dropna", None) or getattr(column, "drop_nulls", None)
         cells = np.asarray(drop() if drop else column)
-        large = cells[(cells > EXACT) | (cells < -EXACT)] if kind[0] == "i" else cells[cells > EXACT]
+        large = cells[(cells >= EXACT) | (cells <= -EXACT)] if kind[0] == "i" else cells[cells >= EXACT]
     elif kind.startswith("object"):
-        large = np.array([v for v in column if isinstance(v, int) and abs(v) > EXACT], dtype=object)
+        large = np.array([v for v in column if isinstance(v, int) and abs(v) >= EXACT], dtype=object)
     else:
         return False
     distinct = set(large.tolist())

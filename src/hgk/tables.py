@@ -262,7 +262,8 @@ def _doubtful(frame: pd.DataFrame, text: str, delimiter: str, hint: str, marks: 
     whole = {c for c in numeric if frame[c].dropna().mod(1).eq(0).all()}
     padded = re.search(rf"(?:^|[{re.escape(delimiter)}\"])[ \t]*0\d", text, re.MULTILINE) is not None
     found = whole if padded else {c for c in whole if frame[c].dtype.kind == "f" and frame[c].abs().max() >= EXACT}
-    return found | {c for c in numeric if c not in whole and "," in (hint, getattr(marks.get(c), "decimal", ""))}
+    floats = {c for c in numeric if frame[c].dtype.kind == "f"}
+    return found | {c for c in floats if "," in (hint, getattr(marks.get(c), "decimal", ""))}
 
 
 # What a line of names does not consist of, and a number with a dot that is no mark of thousands.
@@ -321,9 +322,10 @@ def _whole_if_possible(values: np.ndarray, cells: Sequence[str | None], r: Readi
     if not r.merged:
         return values
     whole = [None if np.isnan(v) else int(str(c)) for c, v in zip(cells, values, strict=True)]
-    with contextlib.suppress(OverflowError, TypeError, ValueError):
-        return pd.array(whole, dtype="Int64")
-    return values
+    for kind in ("Int64", "UInt64"):
+        with contextlib.suppress(OverflowError, TypeError, ValueError):
+            return pd.array(whole, dtype=kind)
+    return pd.array(whole, dtype=object)
 
 
 def _note(name: str, r: Reading, cells: Sequence[str | None]) -> str:
