@@ -99,7 +99,7 @@ def read_table(
         table = _csv(_decoded(content, name), name, delimiter, decimal, text, marks or {})
     else:
         table = Table(_as_text(binary, text))
-        _read_texts(table, _texts(table.frame, text), marks or {}, decimal or "", silent=False)
+        _read_texts(table, _texts(table.frame, text), marks or {}, decimal or "", bool(decimal), silent=False)
     if not len(table.frame):
         raise TableError(f"{name} has names of columns and no rows; give at least one row.")
     return table
@@ -200,7 +200,8 @@ def _csv(
 ) -> Table:
     sample = _beginning(text)
     try:
-        delimiter = _given_delimiter(delimiter) or guess_delimiter(sample)
+        given = _given_delimiter(delimiter)
+        delimiter = given or guess_delimiter(sample)
         rows = [row for row in csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter) if any(row)]
     except csv.Error as error:
         raise TableError(f"{name} is no CSV ({_one_line(error)}); correct it, or save it as Parquet.") from error
@@ -210,7 +211,7 @@ def _csv(
     _refuse_duplicates([n for n in names if n], name)
     if all(re.fullmatch(NUMBER, cell) for cell in names):
         raise TableError(f"The first line of {name} holds numbers only; give a first line with the columns' names.")
-    decimal = _given_decimal(decimal, delimiter)
+    decimal = _given_decimal(decimal, given)
 
     def read(**options: Any) -> pd.DataFrame:
         found = pd.read_csv(
@@ -237,7 +238,8 @@ def _csv(
             "give --delimiter."
         ) from error
     table = Table(frame, _short_rows(text, rows, delimiter))
-    _read_texts(table, {**_texts(frame, as_text), **_texts(written, ())}, marks, hint, silent=True)
+    texts = _texts(frame, as_text) | _texts(written, ())
+    _read_texts(table, texts, marks, hint, bool(decimal), silent=True)
     return table
 
 
@@ -283,13 +285,20 @@ def _is_text(column: pd.Series) -> bool:
 
 
 def _read_texts(
-    table: Table, texts: Mapping[str, list[str | None]], marks: Mapping[str, Marks], hint: str, silent: bool
+    table: Table,
+    texts: Mapping[str, list[str | None]],
+    marks: Mapping[str, Marks],
+    hint: str,
+    asked: bool,
+    silent: bool,
 ) -> None:
-    """Texts become numbers where they are some. ``silent``: where a mark for decimals is all that they have."""
+    """Texts become numbers where they are some. ``asked``: the user has said what the decimal mark is, so that nobody
+    need be told. ``silent``: nor where a mark for decimals is all that they have."""
     found = readings(list(texts.values()), hint)
     for (name, cells), r in zip(texts.items(), cast(list[Reading], found), strict=True):
         if name in marks:
             r = _as_fitted(cells, marks[name], r, hint)
+        r = replace(r, borrowed=r.borrowed and not asked)
         numeric = table.frame[name].dtype.kind in "iuf"
         if numeric and not (
             r.padded or r.merged or r.unclear or (r.marks and "," in (r.marks.decimal, r.marks.thousands))
@@ -366,7 +375,7 @@ def _short_rows(text: str, rows: Sequence[Sequence[str]], delimiter: str) -> lis
     return [f"A line has {len(short)} cells and the first {width} ({start!r}); those that lack count as missing."]
 
 
-def _given_decimal(decimal: str | None, delimiter: str) -> str | None:
+def _given_decimal(decimal: str | None, delimiter: str | None) -> str | None:
     if decimal is not None and decimal not in (".", ","):
         raise TableError(f"--decimal {decimal!r} was given; . or , is expected.")
     if decimal is not None and decimal == delimiter:
