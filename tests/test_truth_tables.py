@@ -246,6 +246,33 @@ def test_what_new_rows_write_otherwise_is_refused_and_not_guessed():
         number.predict(frame[["x"]].assign(z="88%"))
 
 
+def test_new_rows_in_another_unit_are_refused_on_the_command_line(call, tmp_path):  # noqa: F811
+    frame = pd.DataFrame({"price": WRITTEN["dollars"][0], "share": OTHER, "y": AMOUNT})
+    out = tmp_path / "m.hgk"
+    assert call("fit", csv(tmp_path / "t.csv", frame), "--target", "y", "--preset", "plain", "--out", out)[0] == 0
+    for column, cells in (("price", ["€5.50", "€6.50"]), ("share", ["88%", "12%"])):
+        code, _, err = call("predict", out, csv(tmp_path / "n.csv", frame[:2].assign(**{column: cells})))
+        assert code == 2
+        assert f"Column '{column}' holds text such as '{cells[0]}' (row 0, counted from 0) but was numeric" in err
+    for cells in (["1,234.50", "5"], ["12", "-"], ["$7", "n/a"], [7.5, 8]):
+        new = csv(tmp_path / "n.csv", frame[:2].assign(price=cells))
+        assert call("predict", out, new, "--out", tmp_path / "p.csv")[0] == 0, cells
+
+
+def test_a_model_of_a_german_table_asks_about_dots_that_may_mean_two_things(call, tmp_path):  # noqa: F811
+    frame = pd.DataFrame({"a": OTHER + 1, "b": OTHER[::-1], "y": AMOUNT})
+    out, data = tmp_path / "m.hgk", csv(tmp_path / "t.csv", frame, sep=";", decimal=",")
+    assert call("fit", data, "--target", "y", "--preset", "plain", "--out", out)[0] == 0
+    assert call("predict", out, data, "--out", tmp_path / "p.csv")[0] == 0
+    expected = pd.read_csv(tmp_path / "p.csv")["prediction"]
+    assert call("predict", out, csv(tmp_path / "n.csv", frame), "--out", tmp_path / "p.csv")[0] == 0
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "p.csv")["prediction"], expected)  # 0.5 proves its own mark
+    (tmp_path / "n.csv").write_text("a;b\n1.234;0\n1.567;1\n")
+    code, _, err = call("predict", out, tmp_path / "n.csv")
+    assert (code, "Column 'a' holds numbers such as '1.234', in which '.' may mark thousands" in err) == (2, True)
+    assert call("predict", out, tmp_path / "n.csv", "--decimal", ".")[0] == 0
+
+
 def test_marks_are_kept_in_the_model_file(tmp_path):
     frame = pd.DataFrame({"price": WRITTEN["euros"][0], "other": OTHER})
     model, _ = heard(lambda: plain().fit(frame, AMOUNT))

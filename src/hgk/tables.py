@@ -18,7 +18,7 @@ import sys
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from numbers import Real
@@ -273,10 +273,20 @@ NUMBER = r"\s*[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?\s*"
 DOTTED = r"[-+]?(?:0\.\d+|\d{4,}\.\d+|\d*\.(?:\d{1,2}|\d{4,}))(?:[eE][-+]?\d+)?"
 
 
-def _texts(frame: pd.DataFrame, as_text: Collection[str]) -> dict[str, list[str | None]]:
-    """The cells of columns that hold texts, missing ones as None."""
-    names = [c for c in frame.columns if c not in as_text and _is_text(frame[c])]
-    return {c: [None if pd.isna(v) else str(v) for v in frame[c]] for c in names}
+@dataclass(frozen=True)
+class Cells:
+    """Of a column, as texts, None where they are missing; they take memory only while somebody looks at them."""
+
+    column: pd.Series
+
+    def __iter__(self) -> Iterator[str | None]:
+        for value, gone in zip(self.column.tolist(), self.column.isna().tolist(), strict=True):
+            yield None if gone else str(value)
+
+
+def _texts(frame: pd.DataFrame, as_text: Collection[str]) -> dict[str, Cells]:
+    """The columns that hold texts."""
+    return {c: Cells(frame[c]) for c in frame.columns if c not in as_text and _is_text(frame[c])}
 
 
 def _is_text(column: pd.Series) -> bool:
@@ -286,7 +296,7 @@ def _is_text(column: pd.Series) -> bool:
 
 def _read_texts(
     table: Table,
-    texts: Mapping[str, list[str | None]],
+    texts: Mapping[str, Cells],
     marks: Mapping[str, Marks],
     hint: str,
     asked: bool,
@@ -295,7 +305,8 @@ def _read_texts(
     """Texts become numbers where they are some. ``asked``: the user has said what the decimal mark is, so that nobody
     need be told. ``silent``: nor where a mark for decimals is all that they have."""
     found = readings(list(texts.values()), hint)
-    for (name, cells), r in zip(texts.items(), cast(list[Reading], found), strict=True):
+    for (name, column), r in zip(texts.items(), cast(list[Reading], found), strict=True):
+        cells = list(column)
         if name in marks:
             r = _as_fitted(cells, marks[name], r, hint)
         r = replace(r, borrowed=r.borrowed and not asked)
@@ -317,13 +328,23 @@ def _read_texts(
 
 
 def _as_fitted(cells: Sequence[str | None], fitted: Marks, found: Reading, hint: str) -> Reading:
-    """By the marks of the column that a model was fitted on, if they allow all cells and no other column objects."""
+    """By the marks of the column that a model was fitted on, if they allow all cells and no other column objects.
+
+    Numbers of another unit stay texts, which the model then refuses.
+    """
+    if found.marks is not None and _of_another_unit(found.marks, fitted):
+        return Reading()
     if found.proven or (hint and fitted.decimal and hint != fitted.decimal) or numbers(cells, fitted)[1]:
         return found
     dotted = next((c for c in cells if c is not None and "." in c), None)
     if dotted is not None and fitted.decimal == "," and not fitted.thousands and not hint:
         return Reading(such=dotted, unclear="in which '.' may mark thousands or decimals")
     return replace(found, marks=fitted, unclear="", padded=False)
+
+
+def _of_another_unit(marks: Marks, fitted: Marks) -> bool:
+    other = bool(fitted.currency) and marks.currency not in ("", fitted.currency)
+    return other or (marks.percent and not fitted.percent)
 
 
 def _whole_if_possible(values: np.ndarray, cells: Sequence[str | None], r: Reading) -> Any:

@@ -32,6 +32,7 @@ from hgk.explain import contributions, error_words, given_rows, node_terms, plai
 from hgk.files import describe, load, save
 from hgk.inputs import is_mixed
 from hgk.levels import Levels
+from hgk.numerals import Marks
 from hgk.plans import PRESETS
 from hgk.progress import ASIDE, Event
 
@@ -412,7 +413,9 @@ def _inputs(model: Model, data: str, delimiter: str | None, decimal: str | None,
     """The model's columns of a table: a frame, or an array where the model knows no names."""
     reader = model._inputs.reader
     text = [name for name, levels in zip(reader.names, reader.levels, strict=True) if levels is not None]
-    marks = {name: m for name, m in zip(reader.names, reader.marks, strict=False) if m is not None}
+    numeric = [levels is None for levels in reader.levels]
+    found = zip(reader.names, numeric, reader.marks or [None] * len(numeric), strict=True)
+    marks = {name: m or Marks() for name, is_number, m in found if is_number}
     table = tables.read_table(data, delimiter, decimal, text, marks)
     table.check([name for name in reader.names if name not in text])
     notes += table.notes_on(reader.names)
