@@ -234,6 +234,28 @@ def test_what_can_be_read_in_two_ways_is_asked_about(cells, unclear):
         plain().fit(pd.DataFrame({"c": cells, "x": np.sin(np.arange(len(cells)))}), np.arange(float(len(cells))))
 
 
+def test_dots_that_are_likely_between_thousands_are_asked_about(call, tmp_path):  # noqa: F811
+    cells = [f"{v:,.0f}".replace(",", ".") for v in WHOLE]
+    frame, y = pd.DataFrame({"price": cells, "n": np.arange(N) % 7}), WHOLE.astype(int)
+    with pytest.raises(ValueError, match=r"in which '\.' may mark thousands or decimals; convert it to float, after"):
+        plain().fit(frame, y)
+    data, out = csv(tmp_path / "t.csv", frame.assign(y=y), sep=";"), tmp_path / "m.hgk"
+    arguments = ["fit", data, "--target", "y", "--preset", "plain", "--out", out]
+    code, _, err = call(*arguments)
+    assert (code, "in which '.' may mark thousands or decimals; give --decimal . or" in err) == (2, True)
+    assert call(*arguments, "--decimal", ",")[0] == 0
+    assert hgk.load(out).X_fit_[:, 0].max() == WHOLE.max()
+    measured = np.append(np.random.default_rng(0).uniform(1, 99, 200).round(3), [5.0, 7.0])
+    (tmp_path / "r.csv").write_text("\n".join(["x;y", *(f"{v:g};{i}" for i, v in enumerate(measured))]))
+    assert tables.read_table(tmp_path / "r.csv").unclear == {}
+
+
+def test_a_few_slips_prove_nothing_and_are_named_where_other_columns_decide():
+    cells = [f"{i},{i + 100}" for i in range(1, 200)] + ["1,5"]
+    assert reading(cells, ",").marks == Marks(",")
+    assert reading(cells, ".").stray == ("1,5", 199, 199)
+
+
 def test_what_new_rows_write_otherwise_is_refused_and_not_guessed():
     frame = pd.DataFrame({"price": WRITTEN["dollars"][0], "share": WRITTEN["percents"][0], "x": OTHER})
     model, _ = heard(lambda: plain().fit(frame, AMOUNT))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
-from hgk.inputs import CONVERT, as_float, is_missing
+from hgk.inputs import as_float, how_to_convert, is_missing
 from hgk.numerals import EXACT, Marks, cut, numbers, reading
 
 # Weights are multiplied by a power of four beyond these, so that their sums and squares are numbers.
@@ -220,7 +220,7 @@ def _from_texts(y: np.ndarray, estimator: str) -> np.ndarray:
     cells = [str(v) for v in y]
     found = reading(cells)
     if found.unclear:
-        raise ValueError(found.question("y", CONVERT))
+        raise ValueError(found.question("y", how_to_convert(found)))
     if found.stray is not None:
         cell, row, count = found.stray
         raise ValueError(

@@ -155,7 +155,7 @@ def read(
     found = readings([c if c.dtype == object and not isinstance(c, Meant) else None for c in columns])
     for name, r in zip(names, found, strict=True):
         if r is not None and r.unclear:
-            raise ValueError(r.question(f"Column {name!r}", CONVERT))
+            raise ValueError(r.question(f"Column {name!r}", how_to_convert(r)))
     known = [(marks or {}).get(name) if r is None else r.marks for name, r in zip(names, found, strict=True)]
     levels = [
         None if column.dtype != object or (r is not None and r.marks is not None) else _levels(column)
@@ -167,11 +167,14 @@ def read(
     return Reader(tuple(names), tuple(levels), tuple(known)), [remark for remark in remarks if remark]
 
 
-# How to answer where a comma may mean two things.
-CONVERT = (
-    "convert it to float, after .str.replace(',', '') where commas mark thousands, or .str.replace(',', '.') where "
-    "they mark decimals"
-)
+def how_to_convert(r: Reading) -> str:
+    """How to say what a mark means that may mean two things."""
+    if "','" in r.unclear:
+        return (
+            "convert it to float, after .str.replace(',', '') where commas mark thousands, or .str.replace(',', '.') "
+            "where they mark decimals"
+        )
+    return "convert it to float, after .str.replace('.', '') where dots mark thousands"
 
 
 def readings(columns: Sequence[Any], decimal: str = "") -> list[Reading | None]:

@@ -6,7 +6,8 @@
 A column is read as a whole: its marks must fit all its cells. A cell such as 1,5 proves a decimal comma, 8,641.50 and
 17,766,120 prove commas between thousands, and so does 863 beside 6,511: had the comma been a decimal mark, the number
 without a fraction would have come with some of one or two digits. Where nothing decides, that is said, and nobody
-guesses. A dot is a decimal mark wherever it can be one, unless other columns prove a decimal comma.
+guesses. A dot is a decimal mark wherever it can be one, unless other columns prove a decimal comma; only where many
+cells such as 6.511 stand beside some such as 863 that is asked, too.
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ CODES = "AUD BRL CAD CHF CNY CZK DKK EUR GBP HKD HUF IDR ILS INR JPY KRW MXN NOK
 STRAY = 0.1
 # Cells of three digits after the comma from which on a few others are slips rather than a proof, and how few.
 MANY_COMMAS, SLIPS = 50, 0.02
+# Different cells such as 6.511 beside some such as 863 from which on the dot may be one of thousands. Of numbers with
+# three decimals one in ten can be written with fewer, so that thirty of which none can happen in one column of
+# twenty-four; and of those that can, one in a hundred is whole, so that a whole one counts for more.
+FEW_DOTS, MANY_DOTS, WHOLE_COUNTS = 5, 30, 3
 # The first whole number whose successor is no float.
 EXACT = 2**53
 
@@ -246,6 +251,8 @@ def reading(cells: Sequence[str | None], decimal: str = "") -> Reading:
         few = strays < STRAY * rows
         return Reading(stray=(str(cells[row]), row, rows - strays)) if few else Reading()
     found = replace(found, such=cells[first[found.such]] or "", merged=_merge(cells, parts))
+    if not decimal and found.marks is not None and _like_thousands(cells, [p.body for p in parts.values()]):
+        return Reading(such=found.such, unclear="in which '.' may mark thousands or decimals")
     if lacking:
         most = max(lacking, key=lacking.__getitem__)
         found = replace(found, lacking=(str(cells[first[most]]), sum(lacking.values())))
@@ -286,26 +293,29 @@ def _marked(parts: dict[str, _Parts], present: dict[str, int], hint: str) -> Rea
     bodies: dict[str, int] = {}
     for shape, p in parts.items():
         bodies[p.body] = bodies.get(p.body, 0) + present[shape]
-    used = {mark for body in bodies for mark in set(body) & set(",. '_")}
-    fits = {}
-    for mark in sorted(used & {".", ","}, key=".,".index) or [""]:
-        for thousands in ["", *sorted(used - {mark})]:
-            match = _fits(mark, thousands)
-            fits[mark, thousands] = sum(n for body, n in bodies.items() if match(body))
-    if used == {"."} or used == {","}:  # the other one may be the decimal mark, which no cell has
-        (mark,) = used
-        match = _fits("", mark)
-        fits[",.".replace(mark, ""), mark] = sum(n for body, n in bodies.items() if match(body))
-    most = max(fits.values())
-    best = [pair for pair, n in fits.items() if n == most]
-    decimal, proven, borrowed = _decided(bodies, best, hint)
+    fits = _fitting(bodies)
+    decimal, proven, borrowed = _decided(bodies, [pair for pair, n in fits.items() if n == max(fits.values())], hint)
     if decimal is None:
         return Reading(such=such, unclear="in which ',' may mark thousands or decimals")
-    thousands = min((t for d, t in best if d == decimal), key=len)
-    if thousands in (" ", "_") and _one_length(bodies):  # a phone number, an id
+    thousands = max((t for d, t in fits if d == decimal), key=lambda t: (fits[decimal, t], -len(t)))
+    amounts = decimal or currencies or any(p.negative or p.percent for p in parts.values())
+    if thousands in (" ", "_") and not amounts and _one_length(bodies):  # a phone number, an id
         return Reading()
     marks = Marks(decimal, thousands, next(iter(currencies), ""), True in percents)
     return Reading(marks, such, proven=decimal if proven else "", borrowed=borrowed)
+
+
+def _fitting(bodies: dict[str, int]) -> dict[tuple[str, str], int]:
+    """How many cells fit each pair of a decimal mark and one of thousands that may be meant."""
+    used = set("".join(bodies)) & set(",. '_")
+    pairs = [(d, t) for d in sorted(used & {".", ","}) or [""] for t in ("", *sorted(used - {d}))]
+    if used == {"."} or used == {","}:  # the other one may be the decimal mark, which no cell has
+        pairs += [(",", ".") if "." in used else (".", ",")]
+    found = {}
+    for pair in pairs:
+        match = _fits(*pair)
+        found[pair] = sum(n for body, n in bodies.items() if match(body))
+    return found
 
 
 def _telling(parts: dict[str, _Parts]) -> str:
@@ -338,6 +348,19 @@ def _by_slips_alone(commas: dict[str, int]) -> bool:
     thousands, total = _fits("", ","), sum(commas.values())
     others = all(thousands(body) or len(body.rpartition(",")[2]) != 3 for body in commas)
     return others and total >= MANY_COMMAS and 0 < short <= SLIPS * total
+
+
+def _like_thousands(cells: Sequence[str | None], bodies: Sequence[str]) -> bool:
+    """Whether dots stand only where they would between thousands, in many numbers beside whole ones below 1000."""
+    whole = [body for body in bodies if body.isdigit() and body.strip("0")]
+    if not whole or max(map(len, whole)) > 3 or not any("." in body for body in bodies):
+        return False
+    match = _fits("", ".")
+    if not all(match(body) for body in bodies):
+        return False
+    distinct = {cell for cell in cells if cell is not None}
+    dotted = sum("." in cell for cell in distinct)
+    return dotted >= FEW_DOTS and dotted + WHOLE_COUNTS * (len(distinct) - dotted) >= MANY_DOTS
 
 
 def _one_length(bodies: dict[str, int]) -> bool:

@@ -257,15 +257,25 @@ def _proven(frame: pd.DataFrame, rows: Sequence[Sequence[str]], as_text: Collect
 def _doubtful(frame: pd.DataFrame, text: str, delimiter: str, hint: str, marks: Mapping[str, Marks]) -> set[str]:
     """Columns of numbers that pandas may have misread, and that are to be looked at as texts.
 
-    Codes with leading zeros; whole numbers beyond 2^53, which missing cells turn into floats; numbers with a dot, which
-    may be one of thousands where the decimal mark of other columns, or of the column when it was fitted, is a comma.
+    Codes with leading zeros; whole numbers beyond 2^53, which missing cells turn into floats; numbers with a dot that
+    may be one of thousands, by their shape or since the decimal mark of other columns, or of the column when it was
+    fitted, is a comma.
     """
     numeric = [c for c in frame.columns if frame[c].dtype.kind in "iuf"]
     whole = {c for c in numeric if frame[c].dropna().mod(1).eq(0).all()}
     padded = re.search(rf"(?:^|[{re.escape(delimiter)}\"])[ \t]*0\d", text, re.MULTILINE) is not None
     found = whole if padded else {c for c in whole if frame[c].dtype.kind == "f" and frame[c].abs().max() >= EXACT}
     floats = {c for c in numeric if frame[c].dtype.kind == "f"}
+    found |= {c for c in floats if not hint and _like_thousands(frame[c].dropna().to_numpy())}
     return found | {c for c in floats if "," in (hint, getattr(marks.get(c), "decimal", ""))}
+
+
+def _like_thousands(x: np.ndarray) -> bool:
+    """Whether numbers with up to three decimals stand beside whole ones below 1000, as 6.511 beside 863 does."""
+    whole = x % 1 == 0
+    parts = np.abs(x[~whole])
+    fits = (parts > 1) & (parts < 1000) & (np.abs(1000 * parts - np.round(1000 * parts)) < 1e-6)
+    return bool(whole.any() and fits.any() and fits.all() and (np.abs(x[whole]) < 1000).all())
 
 
 # What a line of names does not consist of, and a number with a dot that is no mark of thousands.
