@@ -250,6 +250,32 @@ def test_dots_that_are_likely_between_thousands_are_asked_about(call, tmp_path):
     assert tables.read_table(tmp_path / "r.csv").unclear == {}
 
 
+MARKS = {"en": ",.", "de": ".,", "fr": " ,", "ch": "'.", "plain": ("", "."), "comma": ("", ",")}
+
+
+@pytest.mark.parametrize("style", MARKS)
+def test_any_numbers_in_any_style_are_themselves_or_asked_about_never_others(style):
+    rng = np.random.default_rng(0)
+    thousands, decimal = MARKS[style]
+    asked = 0
+    for _ in range(300):
+        digits = int(rng.integers(style == "de", 4))  # whole numbers with dots alone are read as a dot usually is
+        values = np.exp(rng.normal(0, 1.5, rng.choice([1, 2, 5, 50]))) * 10.0 ** rng.integers(0, 8)
+        values = (values * rng.choice([-1, 1], len(values))).round(digits)
+        general = digits == 3 and rng.random() < 0.5
+        texts = [f"{v:,.{digits}f}" for v in values]
+        texts = [t.rstrip("0").rstrip(".") for t in texts] if general else texts
+        swap = str.maketrans({",": thousands, ".": decimal})
+        cells = [t.translate(swap) for t in texts]
+        found = reading(cells)
+        asked += bool(found.unclear)
+        if found.marks is not None:
+            np.testing.assert_allclose(numbers(cells, found.marks)[0], values, atol=1e-9)
+        else:
+            assert found.unclear or style == "fr", cells  # a few numbers of one length may be phone numbers
+    assert asked < 60
+
+
 def test_a_few_slips_prove_nothing_and_are_named_where_other_columns_decide():
     cells = [f"{i},{i + 100}" for i in range(1, 200)] + ["1,5"]
     assert reading(cells, ",").marks == Marks(",")

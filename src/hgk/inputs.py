@@ -566,8 +566,8 @@ def text_remark(name: str, cells: np.ndarray) -> str:
         return ""
     such = next(cell for cell in present if cell in dates)
     return (
-        f"Column {name!r} looks like dates, such as {such!r}, and is taken as text, each date a category; turn it into "
-        "numbers, such as days since a date, or leave it out."
+        f"Column {name!r} looks like dates, such as {such!r}, and is taken as text, so that their order is lost; turn "
+        "it into numbers, such as days since a date, or leave it out."
     )
 
 

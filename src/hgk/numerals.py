@@ -54,7 +54,7 @@ MANY_COMMAS, SLIPS = 50, 0.02
 # Different cells such as 6.511 beside some such as 863 from which on the dot may be one of thousands. Of numbers with
 # three decimals one in ten can be written with fewer, so that thirty of which none can happen in one column of
 # twenty-four; and of those that can, one in a hundred is whole, so that a whole one counts for more.
-FEW_DOTS, MANY_DOTS, WHOLE_COUNTS = 5, 30, 3
+FEW_DOTS, MANY_DOTS, WHOLE_COUNTS = 2, 30, 3
 # The first whole number whose successor is no float.
 EXACT = 2**53
 
@@ -320,7 +320,7 @@ def _fitting(bodies: dict[str, int]) -> dict[tuple[str, str], int]:
 
 def _telling(parts: dict[str, _Parts]) -> str:
     """The shape that shows most of how numbers are written here: the most characters that are no digits."""
-    return max(parts, key=lambda shape: (sum(not c.isdigit() for c in shape.strip()), -len(shape)))
+    return max(parts, key=lambda shape: (sum(not c.isdigit() for c in shape.strip()), "9" in shape, -len(shape)))
 
 
 def _decided(bodies: dict[str, int], best: list[tuple[str, str]], hint: str) -> tuple[str | None, bool, bool]:
