@@ -271,9 +271,9 @@ def _shapes(cells: Sequence[str | None]) -> tuple[dict[str, int], dict[str, int]
 
 
 def _code(present: dict[str, int]) -> str | None:
-    """A code with leading zeros, if the column holds codes: all of one length, or more than a few with zeros."""
+    """A code with leading zeros, if the column holds codes: digits, all of one length or more than a few with zeros."""
     padded = [shape for shape in present if _PADDED.fullmatch(shape.strip())]
-    if not padded:
+    if not padded or not all(shape.strip().isdigit() for shape in present if _parts(shape) is not None):
         return None
     one_length = len({len(shape.strip()) for shape in present}) == 1
     often = sum(present[shape] for shape in padded) >= 0.01 * sum(present.values())

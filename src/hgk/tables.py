@@ -266,12 +266,15 @@ def _doubtful(frame: pd.DataFrame, text: str, delimiter: str, hint: str, marks: 
     padded = re.search(rf"(?:^|[{re.escape(delimiter)}\"])[ \t]*0\d", text, re.MULTILINE) is not None
     found = whole if padded else {c for c in whole if frame[c].dtype.kind == "f" and frame[c].abs().max() >= EXACT}
     floats = {c for c in numeric if frame[c].dtype.kind == "f"}
+    found |= {c for c in frame.columns if frame[c].dtype.kind == "O" and not _is_text(frame[c])} if padded else set()
     found |= {c for c in floats if not hint and _like_thousands(frame[c].dropna().to_numpy())}
     return found | {c for c in floats if "," in (hint, getattr(marks.get(c), "decimal", ""))}
 
 
 def _like_thousands(x: np.ndarray) -> bool:
     """Whether numbers with up to three decimals stand beside whole ones below 1000, as 6.511 beside 863 does."""
+    if not np.isfinite(x).all():
+        return False
     whole = x % 1 == 0
     parts = np.abs(x[~whole])
     fits = (parts > 1) & (parts < 1000) & (np.abs(1000 * parts - np.round(1000 * parts)) < 1e-6)
@@ -320,7 +323,7 @@ def _read_texts(
         if name in marks:
             r = _as_fitted(cells, marks[name], r, hint)
         r = replace(r, borrowed=r.borrowed and not asked)
-        numeric = table.frame[name].dtype.kind in "iuf"
+        numeric = not _is_text(table.frame[name])
         if numeric and not (
             r.padded or r.merged or r.unclear or (r.marks and "," in (r.marks.decimal, r.marks.thousands))
         ):
