@@ -330,7 +330,7 @@ def test_marks_are_kept_in_the_model_file(tmp_path):
     np.testing.assert_array_equal(loaded.predict(frame[:1]), model.predict(frame[:1]))
 
 
-def test_a_million_cells_take_seconds_at_most_by_their_shapes():
+def test_many_cells_are_read_by_their_few_shapes():
     cells = [f"${v:,.2f}" for v in np.tile(AMOUNT, 100)]
     found = reading(cells)
     values, bad = numbers(cells, found.marks)
