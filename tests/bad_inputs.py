@@ -117,6 +117,8 @@ def prepared(folder):
         "broken.parquet": b"PAR1nonsense",
         "broken.feather": b"ARROW1nonsense",
         "text.csv": b"a,price\n" + b"".join(b"%d,t%d\n" % (i, i) for i in range(40)),
+        "commas.csv": b"a;price\n" + b"".join(b"%d;%d,%d\n" % (i % 7, i, 200 + i) for i in range(1, 41)),
+        "word.csv": b"a,price\n" + b"".join(b"%d,%d\n" % (i % 7, i) for i in range(1, 41)) + b"3,twelve\n",
         "same.csv": b"a,price\n1,x\n2,x\n",
         "blank.csv": b"a,price\n1,\n2,\n",
         "only.csv": b"price\n1\n2\n",
@@ -200,14 +202,26 @@ def _tables():
     yield "cells that are lists (polars)", fit(pl.DataFrame({"a": [[1, 2]] * 30})), TypeError
     yield "cells that are bytes", fit(FRAME.assign(b=[b"x"] * 30)), TypeError
     yield "several columns of one name", fit(FRAME.set_axis(["a", "b", "a"], axis=1)), ValueError
+    yield "numbers in which a comma may mean two things", fit(_written("1,234", "5,678")), ValueError
+    yield "percents beside other numbers", fit(_written("88%", "0.5")), ValueError
+    yield "several currencies in a column", fit(_written("$5", "€6")), ValueError
     yield "at predict: other names", lambda: fitted().predict(FRAME), ValueError, "theirs"
     yield "at predict: another number of columns", lambda: PLAIN.fit(X, Y).predict(X[:, :2]), ValueError
     yield "at predict: texts where numbers were", lambda: fitted().predict(_towns(age="old")), ValueError
+    yield "at predict: numbers with other marks", lambda: _of_dollars().predict(_written("7.984,90", "€5")), ValueError
     yield "at predict: no rows", lambda: PLAIN.fit(X, Y).predict(X[:0]), ValueError
     yield "at predict: not fitted", lambda: HGKRegressor().predict(X), NotFittedError, "theirs"
     yield "names that are partly numbers", fit(FRAME.set_axis([0, "b", "c"], axis=1)), TypeError, "theirs"
     yield "missing cells with a kernel made by hand", fit(np.where(X > 0.9, nan, X), model=_by_hand()), ValueError
     yield "numbers beyond 1e100 with a kernel made by hand", fit(X * 1e200, model=_by_hand()), ValueError
+
+
+def _written(*cells):
+    return FRAME.assign(paid=(list(cells) * 30)[:30])
+
+
+def _of_dollars():
+    return HGKRegressor("plain", random_state=0).fit(_written("$8,641.50", "$17.50"), Y)
 
 
 def _towns(**columns):
@@ -228,6 +242,9 @@ def _labels():
     yield "complex labels", fit(X, Y + 1j), ValueError
     yield "dates", fit(X, np.arange(30).astype("M8[D]")), ValueError
     yield "texts, for regression", fit(X, np.array(["red", "blue"] * 15)), ValueError
+    yield "numbers in which a comma may mean two things", fit(X, ["1,234", "5,678"] * 15), ValueError
+    yield "a word among numbers, for regression", fit(X, ["$1", "$2.50", "$3"] * 9 + ["$4", "$5", "twelve"]), ValueError
+    yield "missing labels as texts, for regression", fit(X, ["1,5", "2,25", "?"] * 10), ValueError
     yield "three dimensions", fit(X, Y[:, None, None]), ValueError
     yield "no columns", fit(X, np.empty((30, 0))), ValueError
     yield "sparse labels", fit(X, scipy.sparse.csr_array(Y[:, None])), TypeError
@@ -235,7 +252,13 @@ def _labels():
     yield "one class", fit(X, np.ones(30), model=classifier), ValueError
     yield "two columns, for classes", fit(X, np.column_stack([LABELS, LABELS]), model=classifier), ValueError
     yield "missing classes", fit(X, np.array(["a", None, "b"] * 10, dtype=object), model=classifier), ValueError
+    yield "numbers as texts, for classes", fit(_rows(80), [f"${i}.50" for i in range(80)], model=classifier), ValueError
+    yield "whole numbers beyond 64 bits, for classes", fit(X, [2**64, 2**64 + 1] * 15, model=classifier), ValueError
     yield "texts and numbers as classes", fit(X, np.array(["a", 1] * 15, dtype=object), model=classifier), ValueError
+
+
+def _rows(n):
+    return np.random.default_rng(0).uniform(size=(n, 2))
 
 
 def _weights():
@@ -382,6 +405,8 @@ def _command_line():
     yield "a target without values", hgk_fit("blank.csv"), SystemExit
     yield "a target with one class", hgk_fit("same.csv"), SystemExit
     yield "a target with as many classes as rows", hgk_fit("text.csv"), SystemExit
+    yield "a target with a word among numbers", hgk_fit("word.csv"), SystemExit
+    yield "a comma that may mean two things", hgk_fit("commas.csv"), SystemExit
     yield "texts for regression", hgk_fit("houses.csv", "--task", "regression", target="town"), SystemExit
     yield "nothing but the target", hgk_fit("only.csv"), SystemExit
     yield "infinite cells", hgk_fit("infinite.csv", "--task", "regression"), SystemExit

@@ -271,7 +271,7 @@ def test_tables_that_cannot_be_used(call, tmp_path, content, said):
 
 
 def test_numbers_in_a_column_of_texts_stay_texts_when_predicting(tmp_path):
-    frame = pd.DataFrame({"code": ["7", "A", "7", "B"] * 10, "x": np.arange(40.0)})
+    frame = pd.DataFrame({"code": ["7", "A", "7", "B"] * 10, "x": np.arange(40.0) / 7})
     model = hgk.HGKRegressor("plain", random_state=0).fit(frame, np.arange(40.0) + 5 * (frame["code"] == "7"))
     for name, write in {"n.csv": "to_csv", "n.parquet": "to_parquet"}.items():
         new = pd.DataFrame({"code": [7, 7], "x": [1.0, 2.0]})
@@ -285,8 +285,8 @@ def test_odd_columns_are_remarked_on(tmp_path):
     rows = [f"{i},{i}.5,id-{i}" for i in range(150)]
     path.write_text("\n".join(["n,m,id", *rows, "oops,1.5,id-x"]))
     first, second = tables.read_table(path).notes
-    assert "Column 'n' is taken as text because of cells such as 'oops'" in first
-    assert "Column 'id' has 151 different texts in 151 rows" in second
+    assert "Column 'n' holds 'oops' (row 150, counted from 0) among 150 numbers" in first
+    assert "Column 'id' has 151 different texts, nearly one for each row" in second
 
 
 def test_dates_in_a_csv_are_remarked_on(tmp_path):

@@ -29,6 +29,7 @@ ORDER = [
     "machines",
     "problems",
     "calibration",
+    "numerals",
     "inputs",
     "checks",
     "selection",

@@ -168,7 +168,7 @@ def test_integer_categories_are_categories_and_are_found_again_as_numbers():
     """Their order says nothing: 1 and 3 are alike here, 2 is not."""
     codes = np.arange(60) % 3 + 1
     y = np.where(codes == 2, 1.0, 0.0) + 0.001 * np.arange(60) / 60
-    table = pd.DataFrame({"code": pd.Categorical(codes), "x": np.arange(60.0)})
+    table = pd.DataFrame({"code": pd.Categorical(codes), "x": np.arange(60.0) / 7})
     model = HGKRegressor("plain", random_state=0).fit(table, y)
     assert model._inputs.reader.levels[0] == ("1", "2", "3")
     for same in (codes, codes.astype(float), codes.astype(str), pd.Categorical(codes)):
@@ -178,7 +178,7 @@ def test_integer_categories_are_categories_and_are_found_again_as_numbers():
 
 
 def test_numbers_in_a_column_of_texts_are_those_texts():
-    table, y = pd.DataFrame({"code": ["7", "A", "7", "B"] * 10, "x": np.arange(40.0)}), np.arange(40.0)
+    table, y = pd.DataFrame({"code": ["7", "A", "7", "B"] * 10, "x": np.arange(40.0) / 7}), np.arange(40.0)
     model = HGKRegressor("plain", random_state=0).fit(table, y)
     expected = model.predict(table.assign(code="7"))
     np.testing.assert_array_equal(model.predict(table.assign(code=7)), expected)

@@ -16,10 +16,13 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
-from hgk.inputs import as_float, is_missing
+from hgk.inputs import as_float, how_to_convert, is_missing
+from hgk.numerals import EXACT, Marks, cut, numbers, reading
 
 # Weights are multiplied by a power of four beyond these, so that their sums and squares are numbers.
 SMALL, LARGE = 1e-100, 1e100
+# Numbers written as texts that may be classes, if each has so many rows on average.
+MOST_CLASSES, ROWS_EACH = 30, 5
 
 
 def is_frame(X: Any) -> bool:
@@ -104,7 +107,9 @@ def _unmasked(values: np.ma.MaskedArray) -> np.ndarray:
 
 
 def _numbers_if_possible(array: np.ndarray) -> np.ndarray:
-    """Objects that are all numbers, or texts of numbers, as floats; else as they are."""
+    """Objects that are all numbers as floats; else as they are, since texts are read column by column."""
+    if any(isinstance(value, str) for value in array.flat):
+        return array
     try:
         with np.errstate(all="ignore"):
             return array.astype(float)
@@ -155,6 +160,8 @@ def labels(y: Any, rows: int, estimator: str, several: bool, numeric: bool) -> n
         raise ValueError("Complex data not supported: y holds complex numbers; give their real and imaginary parts.")
     if array.dtype.kind in "MmV":
         raise ValueError(f"y holds {array.dtype} values; give numbers or texts, such as days since an event.")
+    if not numeric and array.dtype.kind == "f" and isinstance(y, list | tuple) and (np.abs(array) >= EXACT).any():
+        array = np.asarray(y, dtype=object)  # whole numbers that have no common type but float
     if array.ndim == 2 and not several:
         array = _one_column(array)
     _check_missing(array)
@@ -194,14 +201,44 @@ def _numeric(y: np.ndarray, estimator: str) -> np.ndarray:
         try:
             y = np.array([as_float(v, "y") for v in y.flat]).reshape(y.shape)
         except (ValueError, TypeError) as error:
-            raise ValueError(
-                f"y holds {_odd(y)}; {estimator} expects numbers, so turn it into some, or use HGKClassifier."
-            ) from error
+            if not any(isinstance(v, str) for v in y.flat):
+                raise _no_numbers(y, estimator) from error
+            y = np.column_stack([_from_texts(column, estimator) for column in y.reshape(len(y), -1).T]).reshape(y.shape)
     with np.errstate(over="ignore"):
         y = y.astype(float)
     if not np.isfinite(y).all():
         raise _infinite()
     return y
+
+
+def _no_numbers(y: np.ndarray, estimator: str) -> ValueError:
+    return ValueError(f"y holds {_odd(y)}; {estimator} expects numbers, so turn it into some, or use HGKClassifier.")
+
+
+def _from_texts(y: np.ndarray, estimator: str) -> np.ndarray:
+    """Labels as people write numbers, which is said."""
+    cells = [str(v) for v in y]
+    found = reading(cells)
+    if found.unclear:
+        raise ValueError(found.question("y", how_to_convert(found)))
+    if found.stray is not None:
+        cell, row, count = found.stray
+        raise ValueError(
+            f"y holds {cut(repr(cell))} (row {row}, counted from 0) among {count} numbers; {estimator} expects numbers "
+            "only, so correct this label, or leave out its row."
+        )
+    if found.marks is None and not found.padded:
+        raise _no_numbers(y, estimator)
+    if found.lacking is not None:
+        raise ValueError(
+            f"Input y contains NaN or other missing labels, such as {found.lacking[0]!r}; leave out these rows, or "
+            "fill them."
+        )
+    marks = found.marks or Marks()
+    warnings.warn(
+        f"y is read as numbers from texts such as {cut(repr(found.such))} ({marks.words}).", UserWarning, stacklevel=6
+    )
+    return numbers(cells, marks)[0]
 
 
 def _odd(y: np.ndarray) -> str:
@@ -210,7 +247,7 @@ def _odd(y: np.ndarray) -> str:
         try:
             as_float(value, "y")
         except (ValueError, TypeError):
-            return _cut(repr(value.item() if isinstance(value, np.generic) else value))
+            return cut(repr(value.item() if isinstance(value, np.generic) else value))
     return "labels that are no numbers"
 
 
@@ -229,7 +266,25 @@ def _classes(y: np.ndarray, estimator: str) -> np.ndarray:
             )
         if kinds[0] == "numbers":
             return _classes(_whole(y), estimator)
+    if y.dtype.kind in "OU":
+        _refuse_measures(y.tolist(), estimator)
     return y
+
+
+def _refuse_measures(cells: list[str], estimator: str) -> None:
+    """Many numbers that are written as texts measure something."""
+    distinct = len(set(cells))
+    if distinct <= MOST_CLASSES:
+        return
+    found = reading(cells)
+    marked = found.unclear or (found.marks is not None and found.marks.words)
+    like_numbers = found.unclear or found.marks is not None or found.stray is not None
+    if like_numbers and (marked or ROWS_EACH * distinct > len(cells)):
+        such = cut(repr(found.such or cells[0]))
+        raise ValueError(
+            f"y holds {distinct} different numbers written as texts, such as {such}; {estimator} expects classes, so "
+            "use HGKRegressor, or give whole numbers if they are classes."
+        )
 
 
 def _kind(value: Any) -> str:
@@ -239,7 +294,16 @@ def _kind(value: Any) -> str:
 def _whole(y: np.ndarray) -> np.ndarray:
     """Objects that are numbers, in the type that numpy finds for them; float64 if it finds none."""
     found = np.array(y.tolist())
-    return found if found.dtype.kind in "biuf" else np.array([as_float(v, "y") for v in y])
+    if found.dtype.kind in "biu":
+        return found
+    floats = np.array([as_float(v, "y") for v in y])
+    if len(set(floats.tolist())) < len(set(y.tolist())):
+        such = max((v for v in y if isinstance(v, int)), key=abs, default=y[0])
+        raise ValueError(
+            f"y holds whole numbers such as {cut(str(such))}, and no type of 64 bits tells them all apart; give them "
+            "as texts."
+        )
+    return found if found.dtype.kind == "f" else floats
 
 
 # ------------------------------------------------------------------------------------------------------ weights
@@ -293,13 +357,8 @@ def _shaped(array: np.ndarray) -> str:
 def _named(value: Any) -> str:
     if value is None or " at 0x" in repr(value):
         return "None" if value is None else f"of type {type(value).__name__}"
-    return f"{_cut(repr(value))} of type {type(value).__name__}"
-
-
-def _cut(text: str, most: int = 60) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return f"{cut(repr(value))} of type {type(value).__name__}"
 
 
 def _one_line(error: BaseException) -> str:
-    return _cut(str(error).replace(". ", ", "), 120).rstrip(".")
+    return cut(str(error).replace(". ", ", "), 120).rstrip(".")

@@ -33,10 +33,24 @@ from hgk.arrays import (
 )
 from hgk.calibration import Calibration, Coupling
 from hgk.gradients import LeaveOneOutGradients, mixed
-from hgk.inputs import Encoder, Inputs, Merged, Reader, Scaling, column_remarks, is_mixed, merge_rows, split
+from hgk.inputs import (
+    Encoder,
+    Inputs,
+    Merged,
+    Reader,
+    Scaling,
+    column_remarks,
+    encoder_remarks,
+    is_mixed,
+    merge_rows,
+    precision_remarks,
+    read,
+    split,
+)
 from hgk.kernels import HierarchicalKernel
 from hgk.losses import EpsilonInsensitive, Expectile, Hinge, LeastSquares, Logistic, Loss, Pinball, SquaredHinge
 from hgk.machines import Rows, average, loo_average, moved, proportions, weighted_quantile
+from hgk.numerals import Marks
 from hgk.optimisers import Adam, Algorithm1
 from hgk.plans import PRESETS, Given, Learned, Preset
 from hgk.problems import FEWER, OfLoss, Problem, held_out_average
@@ -85,6 +99,9 @@ def _whole_or_not_at_all(estimator: BaseEstimator) -> Iterator[None]:
 
 class _HGK(BaseEstimator):
     """What regression and classification share. Subclasses translate y to columns in [-1, 1] and back."""
+
+    # of columns that were read from texts before they came to fit, by name
+    _marks: Mapping[str, Marks] | None = None
 
     def __init__(
         self,
@@ -309,7 +326,9 @@ class _HGK(BaseEstimator):
         if given is not None:
             return given.reader
         names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(len(columns))])
-        return Reader.of(columns, [str(name) for name in names])
+        reader, remarks = read(columns, [str(name) for name in names], self._marks)
+        _warn(remarks, 4)
+        return reader
 
     def _encoder(self, merged: Merged, reader: Reader, preset: Preset) -> Encoder:
         """A given kernel brings its own, or takes the columns as they are."""
@@ -321,7 +340,9 @@ class _HGK(BaseEstimator):
         # Steps for the default kinds of trees alone: a given tree has its own, and few rows do not carry a warp.
         own = self.architecture is None and self.groups is None and self.optimiser is None
         steps = preset.steps and own and merged.count.sum() >= 1000 and len(merged.X) <= exact_rows(AT_REST)
-        return Encoder.of(merged.X, merged.weight, reader, preset.ranks, preset.robust, steps)
+        encoder = Encoder.of(merged.X, merged.weight, reader, preset.ranks, preset.robust, steps)
+        _warn(encoder_remarks(encoder, reader, merged.weight), 4)
+        return encoder
 
     def _lams(self, rows: Rows) -> np.ndarray:
         return lam_grid(rows.size) if self.lam is None else np.array([float(self.lam)])
@@ -352,6 +373,8 @@ class _HGK(BaseEstimator):
         X = checks.table(X, fewest=2 if reset else 1)
         if not reset:
             checks.width(X, self)
+        else:
+            _warn(precision_remarks(X), 5)
         if is_mixed(X):
             validate_data(self, X, skip_check_array=True, reset=reset)
         else:
@@ -367,8 +390,7 @@ class _HGK(BaseEstimator):
                 "The data have 1 sample after equal rows were merged and rows of weight 0 left out (n_samples=1); "
                 "at least 2 different rows are needed."
             )
-        for remark in column_remarks(X, reader.names):
-            warnings.warn(remark, UserWarning, stacklevel=3)
+        _warn(column_remarks(X, reader.names), 4)
 
     def _task(self, rows: Rows, Y: np.ndarray, clip: float, kinds, problem: Problem | None, rng) -> Task:
         """Repetitions of a row go to all folds; in fewer pieces, if there would be too many for a kernel matrix."""
@@ -528,6 +550,11 @@ class _HGK(BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
         return tags
+
+
+def _warn(remarks: Iterable[str], level: int) -> None:
+    for remark in remarks:
+        warnings.warn(remark, UserWarning, stacklevel=level)
 
 
 def _columns_out(t: np.ndarray, single: bool) -> np.ndarray:

@@ -42,11 +42,12 @@ from hgk.arrays import available_memory, gibibytes
 from hgk.calibration import Calibration, Coupling
 from hgk.codec import DTYPES, Decoder, Encoder, Malformed
 from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor
-from hgk.inputs import Category, Feature, Inputs, Numeric, Reader, Scaling, Unchanged
+from hgk.inputs import Category, Feature, Inputs, Numeric, Reader, Scaling, Unchanged, taken_for
 from hgk.inputs import Encoder as Features
 from hgk.kernels import HierarchicalKernel
 from hgk.losses import EpsilonInsensitive, Expectile, Hinge, LeastSquares, Logistic, Pinball, SquaredHinge
 from hgk.machines import Exact, OnCentres, Rows, average
+from hgk.numerals import Marks
 from hgk.optimisers import Adam, Algorithm1
 from hgk.problems import OfLoss
 from hgk.progress import tried_kinds
@@ -356,10 +357,11 @@ def _summary(fitted: Fitted, compact: bool, single: bool) -> dict[str, Any]:
         "estimator": fitted.estimator,
         "loss": type(getattr(first, "loss", LeastSquares())).__name__,
         "columns": list(names),
+        "taken_for": taken_for(fitted.inputs),
         "rows": None if fitted.place is None else len(fitted.place),
         "distinct_rows": None if fitted.rows is None else len(fitted.rows),
         "outputs": 1 if first.levels is not None else int(first.alpha.shape[1]),
-        "classes": None if fitted.classes is None else np.asarray(fitted.classes).tolist(),
+        "classes": None if fitted.classes is None else [_shown(c) for c in np.asarray(fitted.classes).tolist()],
         "machines": [
             {
                 "kind": type(m).__name__,
@@ -378,6 +380,11 @@ def _summary(fitted: Fitted, compact: bool, single: bool) -> dict[str, Any]:
         "compact": compact or fitted.rows is None,
         "single": single,
     }
+
+
+def _shown(value: Scalar) -> Scalar:
+    """A class in a summary, whose whole numbers have 64 bits with a sign."""
+    return str(value) if isinstance(value, int) and abs(value) >= 2**63 else value
 
 
 def _blob(fitted: Fitted, summary: dict[str, Any], note: dict[str, str]) -> bytearray:
@@ -695,7 +702,7 @@ Fields = Mapping[str, Any]  # name -> type
 # What a summary tells; LATER where it was written by a version that knew it.
 MACHINE: Fields = {"kind": str, "rows": int, "nodes": int, "lam": float, "gamma": float, "share": float}
 ERROR: Fields = {"basis": str}
-MEASURED: Fields = {"rows": int | None, **{name: float | None for name in MEASURES}}
+MEASURED: Fields = {"rows": int | None, **dict.fromkeys(MEASURES, float | None)}
 SUMMARY: Fields = {
     "estimator": str,
     "columns": list[str],
@@ -760,6 +767,9 @@ def _check_description(description: dict[str, Any]) -> None:
     _expect(isinstance(summary.get("machines"), list), "summary.machines is not a list")
     for machine in summary["machines"]:
         _typed(machine, MACHINE, "summary.machines")
+    _expect(isinstance(summary.get("taken_for", []), list), "summary.taken_for is not a list")
+    for column in summary.get("taken_for", []):
+        _typed(column, {"column": str, "words": str}, "summary.taken_for")
     if summary.get("error") is not None:
         error = _typed(summary["error"], ERROR, "summary.error")
         _typed(error, MEASURED, "summary.error", only_given=True)
@@ -801,7 +811,7 @@ def _decoder(arrays: Mapping[str, np.ndarray]) -> Decoder:
         (OfLoss, "loss"): KnownLoss,
     }
     checks = {Architecture: _check_architecture, HierarchicalKernel: _check_kernel, Features: _check_features}
-    checks |= {Rows: _check_rows, Calibration: _check_calibration, Coupling: _check_coupling}
+    checks |= {Rows: _check_rows, Calibration: _check_calibration, Coupling: _check_coupling, Marks: _check_marks}
     return _ModelDecoder(arrays, hints, checks)
 
 
@@ -868,11 +878,18 @@ def _check_features(parts: dict[str, Any]) -> None:
         elif isinstance(column, Category):
             _expect(_vector(column.codes), "a column's codes are not a list of finite numbers")
             width = len(column.codes) + column.missing
+            _expect(column.kind in ("categories", "id", "rare"), "a column is of an unknown kind")
         else:
             width = 1
         _expect(len(column.names) == width > 0, "a column makes another number of features than it names")
     expected = tuple(Feature(j, name, kind) for j, c in enumerate(parts["columns"]) for name, kind in c.names)
     _expect(parts.get("features", ()) == expected, "the features are not those of the columns")
+
+
+def _check_marks(parts: dict[str, Any]) -> None:
+    decimal, thousands = parts.get("decimal", ""), parts.get("thousands", "")
+    known = decimal in ("", ".", ",") and thousands in ("", ",", ".", " ", "'", "_")
+    _expect(known and (decimal != thousands or not decimal), "a column's marks are unknown")
 
 
 def _vector(array: np.ndarray) -> bool:
@@ -909,6 +926,7 @@ def _check(fitted: Fitted) -> None:
     d, features = len(reader.names), len(encoder.features)
     _expect(d == len(reader.levels) == len(encoder.columns) > 0, "columns and their names differ in number")
     _expect(fitted.names is None or len(fitted.names) == d, "columns and their names differ in number")
+    _expect(len(reader.marks) in (0, d), "columns and their marks differ in number")
     _expect(bool(fitted.machines), "there is no machine")
     outputs = fitted.machines[0].alpha.shape[-1]
     for machine in fitted.machines:

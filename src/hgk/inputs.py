@@ -8,8 +8,11 @@ A numeric column becomes a scaled copy and a rank copy (its weighted distributio
 rows), and the weights choose; the scaled copy bends logarithmically beyond three robust deviations, so
 that heavy tails do not squash the bulk. Where asked for it also becomes steps, b_k(x) rising from 0 to 1
 between two quantiles: rough nodes on these learn a monotone warp of the column. A categorical column becomes
-one indicator per frequent category; rare and unseen ones have none. A column with missing cells gets an
-indicator of them; the cells themselves sit at the column's middle.
+one indicator per frequent category; rare and unseen ones have none, and a column of nothing but rare ones, such as
+an id, carries nothing. A column with missing cells gets an indicator of them; the cells themselves sit at the
+column's middle.
+
+Texts that are numbers are read as numbers, by marks found in the whole column (:mod:`hgk.numerals`).
 
 Equal rows (same x, same y) are merged into one whose weight is their sum, rows of weight 0 are left out,
 and the rows are put into lexicographic order. So a whole weight is exactly a number of repetitions, and no
@@ -20,8 +23,8 @@ and leave-one-out leaves one of them. Every statistic below is weighted.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from itertools import pairwise
 from numbers import Real
@@ -29,8 +32,17 @@ from typing import Any
 
 import numpy as np
 
+from hgk.numerals import EXACT, Marks, Reading, cut, is_date, may_be_number, numbers, reading
+
 # Categories with an indicator of their own, per column, by weight.
 MOST_CATEGORIES = 30
+# Rows that a category needs for an indicator, about one for each of five folds; in small tables a twentieth of the
+# rows, since there a few rows may be all that is known.
+FEWEST_ROWS, SMALL_SHARE = 5, 1 / 20
+# An id: more different texts than this share of its rows, in a table of at least so many.
+ID_SHARE, ID_ROWS = 0.9, 10
+# A code that no cell has.
+NOWHERE = -2.0
 # Knots that a rank copy keeps of its column's distribution function.
 KNOTS = 512
 # The largest number that a kernel takes as it is: squares of it, times weights, must be numbers.
@@ -102,61 +114,108 @@ def merge_rows(X: np.ndarray, y: np.ndarray, weight: np.ndarray, count: np.ndarr
 # ---------------------------------------------------------------------------------------------- reading
 
 
+class Meant(np.ndarray):
+    """Cells of a column that was given as categories, which stay categories even where they look like numbers."""
+
+
 @dataclass(frozen=True)
 class Reader:
-    """Columns of a table as numbers; ``levels[j]`` are the categories of column j, None where it is numeric."""
+    """Columns of a table as numbers; ``levels[j]`` are the categories of column j, None where it is numeric.
+
+    ``marks[j]`` say how the texts of a numeric column write numbers, None where it had no texts; there are none at all
+    in a reader of an older version.
+    """
 
     names: tuple[str, ...]
     levels: tuple[tuple[Any, ...] | None, ...]
+    marks: tuple[Marks | None, ...] = ()
 
     @classmethod
-    def of(cls, columns: Sequence[np.ndarray], names: Sequence[str]) -> Reader:
-        """Numeric columns are float arrays, categorical ones object arrays with None for missing cells."""
-        levels = [
-            None if column.dtype != object else tuple(sorted({v for v in column if v is not None}, key=_level_key))
-            for column in columns
-        ]
-        return cls(tuple(names), tuple(levels))
+    def of(
+        cls, columns: Sequence[np.ndarray], names: Sequence[str], marks: Mapping[str, Marks] | None = None
+    ) -> Reader:
+        """Numeric columns are float arrays, others object arrays of texts with None for missing cells.
+
+        ``marks`` are those of columns that were read as numbers before, by name.
+        """
+        return read(columns, names, marks)[0]
 
     def __call__(self, columns: Sequence[np.ndarray]) -> np.ndarray:
         """Numbers, or codes 0, 1, ... of categories; NaN for missing cells, -1 for unseen categories."""
-        return np.column_stack(
-            [self._column(c, name, levels) for c, name, levels in zip(columns, self.names, self.levels, strict=True)]
-        )
+        marks = self.marks or (None,) * len(self.names)
+        parts = zip(columns, self.names, self.levels, marks, strict=True)
+        return np.column_stack([self._column(*part) for part in parts])
 
-    def _column(self, column: np.ndarray, name: str, levels: tuple[Any, ...] | None) -> np.ndarray:
+    def _column(self, column: np.ndarray, name: str, levels: tuple[Any, ...] | None, marks: Marks | None) -> np.ndarray:
         if levels is None:
-            return column if column.dtype != object else _numbers_of_texts(column, name)
+            return column if column.dtype != object else _numbers_of_texts(column, name, marks or Marks())
         code = {level: float(i) for i, level in enumerate(levels)}
         if column.dtype != object:
             return np.array([np.nan if v != v else _code_of_number(v, code) for v in column.tolist()], dtype=float)
         return np.array([np.nan if v is None else code.get(v, -1.0) for v in column], dtype=float)
 
 
+def read(
+    columns: Sequence[np.ndarray], names: Sequence[str], marks: Mapping[str, Marks] | None = None
+) -> tuple[Reader, list[str]]:
+    """The reader of these columns, and a sentence for each that may not have been meant as it is taken."""
+    found = readings([c if c.dtype == object and not isinstance(c, Meant) else None for c in columns])
+    for name, r in zip(names, found, strict=True):
+        if r is not None and r.unclear:
+            raise ValueError(r.question(f"Column {name!r}", how_to_convert(r)))
+    known = [(marks or {}).get(name) if r is None else r.marks for name, r in zip(names, found, strict=True)]
+    levels = [
+        None if column.dtype != object or (r is not None and r.marks is not None) else _levels(column)
+        for column, r in zip(columns, found, strict=True)
+    ]
+    remarks = [r.remark(name) or text_remark(name, c) for c, name, r in zip(columns, names, found, strict=True) if r]
+    remarks += [merged_remark(name) for name, r in zip(names, found, strict=True) if r and r.merged]
+    remarks += counting_remarks(columns, names)
+    return Reader(tuple(names), tuple(levels), tuple(known)), [remark for remark in remarks if remark]
+
+
+def how_to_convert(r: Reading) -> str:
+    """How to say what a mark means that may mean two things."""
+    if "','" in r.unclear:
+        return (
+            "convert it to float, after .str.replace(',', '') where commas mark thousands, or .str.replace(',', '.') "
+            "where they mark decimals"
+        )
+    return "convert it to float, after .str.replace('.', '') where dots mark thousands"
+
+
+def readings(columns: Sequence[Any], decimal: str = "") -> list[Reading | None]:
+    """What columns of texts are, None for None; a decimal mark that some columns prove serves the unclear ones."""
+    found = [None if cells is None else reading(list(cells), decimal) for cells in columns]
+    proven = {r.proven for r in found if r is not None and r.proven}
+    if not decimal and len(proven) == 1:
+        (mark,) = proven
+        for j, r in enumerate(found):
+            if r is not None and not r.proven and (r.unclear or r.marks is not None):
+                found[j] = reading(list(columns[j]), mark)
+    return found
+
+
+def _levels(column: np.ndarray) -> tuple[Any, ...]:
+    return tuple(sorted({v for v in column if v is not None}, key=_level_key))
+
+
 def _level_key(level: Any) -> tuple[str, Any]:
     return type(level).__name__, level
 
 
-def _numbers_of_texts(column: np.ndarray, name: str) -> np.ndarray:
+def _numbers_of_texts(column: np.ndarray, name: str, marks: Marks) -> np.ndarray:
     """Texts that are numbers, in a column that was numeric when the model was fitted."""
-    try:
-        return np.array([np.nan if cell is None else float(cell) for cell in column], dtype=float)
-    except ValueError as error:
+    values, bad = numbers(column.tolist(), marks)
+    if bad:
         # a decimal comma is odd only if nothing else is: one stray text makes texts of a table's whole column
-        odd = [i for i, cell in enumerate(column) if not (cell is None or _is_number(cell))]
-        bad = next((i for i in odd if not _is_number(str(column[i]).replace(",", ".", 1))), odd[0])
+        row = next((i for i in bad if not may_be_number(column[i])), bad[0])
+        how = f" ({marks.words})" if marks.words else ""
         raise ValueError(
-            f"Column {name!r} holds text such as {column[bad]!r} (row {bad}, counted from 0) but was numeric when the "
-            "model was fitted; give numbers in it."
-        ) from error
-
-
-def _is_number(cell: Any) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+            f"Column {name!r} holds text such as {cut(repr(column[row]))} (row {row}, counted from 0) but was numeric "
+            f"when the model was fitted{how}; give numbers in it."
+        )
+    return values
 
 
 def _code_of_number(value: float, code: dict[Any, float]) -> float:
@@ -193,7 +252,7 @@ def as_float(value: Any, name: str) -> float:
 
 
 def columns_of(table: Any) -> tuple[list[np.ndarray], list[str]]:
-    """The columns of a pandas or polars frame: float arrays, or object arrays where they are categorical."""
+    """The columns of a pandas or polars frame: float arrays, or object arrays of texts."""
     names = [str(c) for c in table.columns]
     return [_read_column(table[c], str(c)) for c in table.columns], names
 
@@ -210,11 +269,13 @@ def _read_column(column: Any, name: str) -> np.ndarray:
             f"Complex data not supported: column {name!r} holds complex numbers; give their real and imaginary parts."
         )
     if kind.startswith(("categor", "enum")):  # whatever they are, numbers too, they were meant as categories
-        cells = _as_objects(np.asarray(column.to_numpy(), dtype=object))
-        # whole numbers come as floats where cells are missing
-        return _texts(np.array([int(v) if isinstance(v, float) and v % 1 == 0 else v for v in cells], dtype=object))
+        # of pandas as objects first: beside missing cells whole numbers would come as floats
+        given = column.astype(object) if hasattr(column, "cat") and hasattr(column, "array") else column
+        cells = _as_objects(np.asarray(given.to_numpy(), dtype=object))
+        cells[:] = [int(v) if isinstance(v, float) and v % 1 == 0 else v for v in cells]
+        return _texts(cells).view(Meant)
     if kind.startswith(("list", "struct", "array", "binary")):
-        raise _no_cells(name, f"is of type {_cut(str(column.dtype))}")
+        raise _no_cells(name, f"is of type {cut(str(column.dtype))}")
     if any(word in kind for word in ("object", "str", "utf8")):
         return _object_column(np.asarray(column.to_numpy(), dtype=object), name)
     if kind in ("bool", "boolean"):
@@ -223,18 +284,18 @@ def _read_column(column: Any, name: str) -> np.ndarray:
         values = column.to_numpy(dtype=float, na_value=np.nan) if hasattr(column, "array") else column.to_numpy()
         return np.asarray(values, dtype=float).reshape(len(column))
     except (TypeError, ValueError) as error:
-        raise _no_cells(name, f"is of type {_cut(str(column.dtype))}") from error
+        raise _no_cells(name, f"is of type {cut(str(column.dtype))}") from error
 
 
 def _object_column(cells: np.ndarray, name: str) -> np.ndarray:
-    """An object column is numeric if all its cells are numbers, else categorical."""
+    """An object column is numeric if all its cells are numbers, else texts."""
     cells = _as_objects(cells)
     present = [v for v in cells if v is not None]
     if present and all(isinstance(v, Real | Decimal) for v in present):
         return _object_to_float(cells, name)
     odd = next((v for v in present if not isinstance(v, str | Real | Decimal)), None)
     if odd is not None:
-        raise _no_cells(name, f"holds {_cut(repr(odd))}")
+        raise _no_cells(name, f"holds {cut(repr(odd))}")
     return _texts(cells)
 
 
@@ -248,11 +309,6 @@ def _no_cells(name: str, what: str) -> TypeError:
 def _texts(cells: np.ndarray) -> np.ndarray:
     """One type per column, so that categories can be sorted and compared."""
     return np.array([None if v is None else str(v) for v in cells], dtype=object)
-
-
-def _cut(text: str, most: int = 60) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _object_to_float(cells: np.ndarray, name: str) -> np.ndarray:
@@ -463,22 +519,37 @@ def _centre(values: np.ndarray, mass: np.ndarray, heights: np.ndarray, robust: b
 
 @dataclass(frozen=True)
 class Category:
-    """An indicator, ±½, per frequent category; two categories need only one."""
+    """An indicator, ±½, per frequent category; two categories need only one.
+
+    ``kind`` is "id" where nearly every row has a category of its own, "rare" where none is frequent: then there is a
+    single feature, which is the same for all rows.
+    """
 
     names: tuple[tuple[str, str], ...]
     codes: np.ndarray
     missing: bool
+    kind: str = "categories"
 
     @classmethod
     def of(cls, x: np.ndarray, weight: np.ndarray, name: str, levels: tuple[Any, ...]) -> Category:
         present = ~np.isnan(x)
         mass = np.bincount(x[present].astype(int), weights=weight[present], minlength=max(1, len(levels)))
         frequent = np.argsort(-mass, kind="stable")[:MOST_CATEGORIES]
-        codes = np.sort(frequent[1:] if len(levels) == 2 and present.all() else frequent)
-        names = [(f"{name}={levels[c] if len(levels) else 'missing'}", "category") for c in codes]
+        codes, kind = frequent[1:] if len(levels) == 2 and present.all() else frequent, "categories"
+        if len(levels) > 1:
+            rows = max(weight.sum(), len(x))  # weights below 1 on average say how much, not how many
+            mass = mass * (rows / weight.sum())
+            least = fewest_rows(rows)
+            # a category that nearly all rows have tells them from a rare one, which is as little
+            codes = codes[(mass[codes] >= least) & (rows - mass[codes] >= least)]
+            is_id = mass.sum() >= ID_ROWS and (mass > 0).sum() > ID_SHARE * mass.sum()
+            kind = "id" if is_id else kind if len(codes) else "rare"
+        codes = np.sort(codes).astype(float) if kind == "categories" else np.array([NOWHERE])
+        names = [(f"{name}={levels[int(c)] if len(levels) else 'missing'}", "category") for c in codes if c >= 0]
+        names = names or [(f"{name} ({kind})", "category")]
         missing = bool((~present).any())
         names += [(f"{name} missing", "missing")] if missing else []
-        return cls(tuple(names), codes.astype(float), missing)
+        return cls(tuple(names), codes, missing, kind)
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         out = [np.where(x == code, 0.5, -0.5) for code in self.codes]
@@ -486,7 +557,100 @@ class Category:
         return np.column_stack(out)
 
 
+def fewest_rows(rows: float) -> float:
+    """How many rows a category needs for an indicator, in a table of so many."""
+    return min(FEWEST_ROWS, SMALL_SHARE * rows)
+
+
 # ---------------------------------------------------------------------------------------------- remarks
+
+
+def text_remark(name: str, cells: np.ndarray) -> str:
+    """A sentence on texts that are dates, "" if they are not."""
+    present = [cell for cell in cells if cell is not None]
+    dates = {cell for cell in set(present) if is_date(cell)}
+    if 2 * sum(cell in dates for cell in present) <= len(present):
+        return ""
+    such = next(cell for cell in present if cell in dates)
+    return (
+        f"Column {name!r} looks like dates, such as {such!r}, and is taken as text, so that their order is lost; turn "
+        "it into numbers, such as days since a date, or leave it out."
+    )
+
+
+def id_remark(name: str, levels: int) -> str:
+    return (
+        f"Column {name!r} has {levels} different texts, nearly one for each row, and is taken for an id, which carries "
+        "nothing; leave it out, or turn it into something that rows share."
+    )
+
+
+def rare_remark(name: str, levels: int, least: float) -> str:
+    return (
+        f"Column {name!r} has {levels} different texts, too rare to learn from (an indicator needs "
+        f"{np.ceil(least):.0f} rows with a text and as many without), and carries nothing; leave it out, or join some "
+        "of them."
+    )
+
+
+def merged_remark(name: str) -> str:
+    return (
+        f"Column {name!r} holds whole numbers beyond 2^53 that differ and become the same float; leave it out, or give "
+        "it as categories."
+    )
+
+
+def encoder_remarks(encoder: Encoder, reader: Reader, weight: np.ndarray) -> list[str]:
+    """A sentence for each column of categories that carries nothing."""
+    least = fewest_rows(max(weight.sum(), len(weight)))
+    found = []
+    for name, levels, column in zip(reader.names, reader.levels, encoder.columns, strict=True):
+        if isinstance(column, Category) and levels is not None and column.kind != "categories":
+            is_id = column.kind == "id"
+            found.append(id_remark(name, len(levels)) if is_id else rare_remark(name, len(levels), least))
+    return found
+
+
+def counting_remarks(columns: Sequence[np.ndarray], names: Sequence[str]) -> list[str]:
+    """A sentence for each column that counts the rows, such as the index that a CSV was written with."""
+    if len(columns) < 2:  # it is all there is
+        return []
+    counting = [name for column, name in zip(columns, names, strict=True) if _counts(column, name)]
+    return [
+        f"Column {name!r} counts the rows; leave it out, unless their order means something that new rows have, too."
+        for name in counting
+    ]
+
+
+def _counts(column: np.ndarray, name: str) -> bool:
+    if column.dtype == object or len(column) < ID_ROWS:
+        return False
+    if re.fullmatch(r"Unnamed: \d+", name):  # what pandas calls the column of an index; rows may have been left out
+        return bool((np.diff(column) >= 1).all() and (column % 1 == 0).all())
+    return column[0] in (0, 1) and bool((np.diff(column) == 1).all())
+
+
+def precision_remarks(X: Any) -> list[str]:
+    """A sentence for each column in which whole numbers merge when they become floats."""
+    if hasattr(X, "columns"):
+        columns = [(X[name], str(name)) for name in X.columns]
+    else:
+        columns = [(column, f"x{j}") for j, column in enumerate(X.T)] if X.dtype.kind in "iuO" else []
+    return [merged_remark(name) for column, name in columns if _merges(column)]
+
+
+def _merges(column: Any) -> bool:
+    kind = str(column.dtype).lower()
+    if kind.startswith(("int64", "uint64", "int128")):
+        drop = getattr(column, "dropna", None) or getattr(column, "drop_nulls", None)
+        cells = np.asarray(drop() if drop else column)
+        large = cells[(cells >= EXACT) | (cells <= -EXACT)] if kind[0] == "i" else cells[cells >= EXACT]
+    elif kind.startswith("object"):
+        large = np.array([v for v in column if isinstance(v, int) and abs(v) >= EXACT], dtype=object)
+    else:
+        return False
+    distinct = set(large.tolist())
+    return len(distinct) > len({float(v) if abs(v) < 2**1000 else v for v in distinct})
 
 
 def column_remarks(X: np.ndarray, names: Sequence[str]) -> list[str]:
@@ -510,3 +674,30 @@ def column_remarks(X: np.ndarray, names: Sequence[str]) -> list[str]:
 def _listed(columns: Sequence[int], names: Sequence[str], most: int = 5) -> str:
     shown = ", ".join(names[j] for j in columns[:most])
     return shown if len(columns) <= most else f"{shown} and {len(columns) - most} more"
+
+
+# ----------------------------------------------------------------------------------------- what became of a column
+
+
+def taken_for(inputs: Inputs) -> list[dict[str, Any]]:
+    """For each column: its name, what it was taken for in words, and the same as values."""
+    reader, marks = inputs.reader, inputs.reader.marks or (None,) * len(inputs.reader.names)
+    columns = zip(reader.names, reader.levels, marks, inputs.encoder.columns, strict=True)
+    return [{"column": name} | _taken_for(levels, m, column) for name, levels, m, column in columns]
+
+
+def _taken_for(levels: tuple[Any, ...] | None, marks: Marks | None, column: Any) -> dict[str, Any]:
+    missing = bool(getattr(column, "missing", False))
+    found: dict[str, Any] = {"kind": "number", "missing": missing}
+    if levels is None:
+        words = "number" if marks is None else f"number read from texts{marks.words and f' ({marks.words})'}"
+        found |= {} if marks is None else {"marks": asdict(marks)}
+    else:
+        kind = getattr(column, "kind", "categories")
+        indicators = int((column.codes >= 0).sum()) if isinstance(column, Category) else 0
+        found |= {"kind": "id" if kind == "id" else "category", "levels": len(levels), "indicators": indicators}
+        words = f"id with {len(levels)} texts" if kind == "id" else f"category with {len(levels)} levels"
+        words += ", all too rare to count" if kind == "rare" else ""
+        frequent = len(levels) if len(levels) <= 2 else indicators
+        words += f", {indicators} of them frequent" if kind == "categories" and frequent < len(levels) else ""
+    return found | {"words": words + (", missing cells marked" if missing else "")}

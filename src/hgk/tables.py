@@ -1,8 +1,9 @@
 """Tables as people have them: CSV of any dialect, Parquet, Arrow, Feather, gzip, standard input.
 
 What a file is, its content says, not its name. Of a CSV, the delimiter is the one of ``, ; tab |`` that splits the
-first lines most evenly into the most cells, and the decimal mark is a comma where more cells look like 1,5 than
-like 1.5. What is wrong is a :class:`TableError` of one sentence; what is odd is a note.
+first lines most evenly into the most cells. Which marks its numbers have is found column by column
+(:mod:`hgk.numerals`); where a column leaves that open, the others decide, or ``--decimal``, or it is asked. What is
+wrong is a :class:`TableError` of one sentence; what is odd is a note.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import sys
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pandas as pd
@@ -30,22 +31,18 @@ import pandas as pd
 from hgk import columnar
 from hgk.arrays import available_memory, gibibytes
 from hgk.files import open_regular, printable, write_atomically
+from hgk.inputs import ID_ROWS, ID_SHARE, id_remark, readings, text_remark
+from hgk.numerals import EXACT, Marks, Reading, cut, numbers, reading
 
 DELIMITERS = ",;\t|"
 # What a CSV may hold in place of a value.
 MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "?", "-nan", "#N/A"]
-# Texts that a column may hold before it is remarked on; an encoder has indicators for 30.
-MANY_TEXTS = 100
 # How many times the size of a file its table may take as memory; of one that states its size, the size unpacked.
 ROOM, COPIES = 8, 3
 # Whole numbers that a target may take and still be taken for classes.
 MANY_CLASSES = 10
 # Of tables that are written.
 ENDINGS = (".csv", ".csv.gz", ".parquet", ".pq", ".feather", ".arrow")
-# A year first, or last with two or four digits; then perhaps a time.
-DATE = re.compile(
-    r"(?:(\d{4})([-/.])(\d{1,2})\2(\d{1,2})|(\d{1,2})([-/.])(\d{1,2})\6(?:\d{4}|\d\d))(?:[T ]+\d{1,2}:\d\d.{0,20})?"
-)
 
 
 class TableError(ValueError):
@@ -57,11 +54,13 @@ class TableError(ValueError):
 
 @dataclass
 class Table:
-    """A frame, and what was noticed on the way."""
+    """A frame, and what was noticed on the way: notes, marks of columns read from texts, and what must be asked."""
 
     frame: pd.DataFrame
     of_lines: list[str] = field(default_factory=list)
     of_columns: dict[str, str] = field(default_factory=dict)
+    marks: dict[str, Marks] = field(default_factory=dict)
+    unclear: dict[str, str] = field(default_factory=dict)
 
     @property
     def notes(self) -> list[str]:
@@ -71,16 +70,27 @@ class Table:
         """Of the lines, and of those columns that will be used."""
         return [*self.of_lines, *(note for name, note in self.of_columns.items() if name in set(columns))]
 
+    def check(self, columns: Collection[str]) -> None:
+        """Ask about the first of these columns that can be read in two ways."""
+        for name in columns:
+            if name in self.unclear:
+                raise TableError(self.unclear[name])
+
 
 # ------------------------------------------------------------------------------------------------------ reading
 
 
 def read_table(
-    path: str | Path, delimiter: str | None = None, decimal: str | None = None, text: Collection[str] = ()
+    path: str | Path,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    text: Collection[str] = (),
+    marks: Mapping[str, Marks] | None = None,
 ) -> Table:
     """A table from a file, or from standard input where ``path`` is "-".
 
-    ``text`` names columns whose cells are texts even where they look like numbers.
+    ``text`` names columns whose cells are texts even where they look like numbers; ``marks`` are those of columns of
+    numbers when a model was fitted.
     """
     name = "standard input" if str(path) == "-" else str(path)
     content = _bytes(path, name)
@@ -90,9 +100,10 @@ def read_table(
         raise TableError(f"{name} is empty; give a table with a line of names and at least two rows.")
     binary = _columnar(content, name)
     if binary is None:
-        table = _csv(_decoded(content, name), name, delimiter, decimal, text)
+        table = _csv(_decoded(content, name), name, delimiter, decimal, text, marks or {})
     else:
         table = Table(_as_text(binary, text))
+        _read_texts(table, _texts(table.frame, text), marks or {}, decimal or "", bool(decimal), silent=False)
     if not len(table.frame):
         raise TableError(f"{name} has names of columns and no rows; give at least one row.")
     return table
@@ -178,10 +189,18 @@ def _decoded(content: bytes, name: str) -> str:
     return text
 
 
-def _csv(text: str, name: str, delimiter: str | None, decimal: str | None, as_text: Collection[str]) -> Table:
+def _csv(
+    text: str,
+    name: str,
+    delimiter: str | None,
+    decimal: str | None,
+    as_text: Collection[str],
+    marks: Mapping[str, Marks],
+) -> Table:
     sample = _beginning(text)
     try:
-        delimiter = _given_delimiter(delimiter) or guess_delimiter(sample)
+        given = _given_delimiter(delimiter)
+        delimiter = given or guess_delimiter(sample)
         rows = [row for row in csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter) if any(row)]
     except csv.Error as error:
         raise TableError(f"{name} is no CSV ({_one_line(error)}); correct it, or save it as Parquet.") from error
@@ -189,26 +208,178 @@ def _csv(text: str, name: str, delimiter: str | None, decimal: str | None, as_te
         raise TableError(f"{name} has no names of columns; give a table with a line of names and at least two rows.")
     names = [cell.strip() for cell in rows[0]]
     _refuse_duplicates([n for n in names if n], name)
-    if all(_number(cell, ".") or _number(cell, ",") for cell in names):
+    if all(re.fullmatch(NUMBER, cell) for cell in names):
         raise TableError(f"The first line of {name} holds numbers only; give a first line with the columns' names.")
-    decimal = _given_decimal(decimal, delimiter) or guess_decimal(rows[1:], delimiter)
+    decimal = _given_decimal(decimal, given)
+
+    def read(**options: Any) -> pd.DataFrame:
+        found = pd.read_csv(
+            io.StringIO(text), sep=delimiter, index_col=False, skipinitialspace=True, keep_default_na=False,
+            na_values=MISSING, low_memory=False, **options,
+        )  # fmt: skip
+        found.columns = pd.Index([str(c).strip() for c in found.columns])
+        return found
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(
-                io.StringIO(text), sep=delimiter, decimal=decimal, index_col=False, skipinitialspace=True,
-                keep_default_na=False, na_values=MISSING, dtype={c: str for c in rows[0] if c.strip() in as_text},
-                low_memory=False,
-            )  # fmt: skip
+            frame = read(dtype={c: str for c in rows[0] if c.strip() in as_text})
+            _refuse_duplicates(list(frame.columns), name)
+            hint = decimal or _proven(frame, rows, as_text)
+            doubtful = _doubtful(frame, text, delimiter, hint, marks) - set(as_text)
+            places = [i for i, c in enumerate(frame.columns) if c in doubtful]
+            written = read(dtype=str, usecols=places) if places else frame[[]]
+    except TableError:
+        raise
     except (pd.errors.ParserWarning, ValueError, OverflowError) as error:  # pandas' errors are ValueErrors
         raise TableError(
             f"{name} is no even table with the delimiter {delimiter!r} ({_one_line(error)}); correct that line, or "
             "give --delimiter."
         ) from error
-    frame.columns = pd.Index([str(c).strip() for c in frame.columns])
-    _refuse_duplicates(list(frame.columns), name)
-    frame = _large_numbers(frame, decimal, as_text)
-    return Table(frame, _short_rows(text, rows, delimiter), _text_notes(frame, as_text))
+    table = Table(frame, _short_rows(text, rows, delimiter))
+    texts = _texts(frame, as_text) | _texts(written, ())
+    _read_texts(table, texts, marks, hint, bool(decimal), silent=True)
+    return table
+
+
+def _proven(frame: pd.DataFrame, rows: Sequence[Sequence[str]], as_text: Collection[str]) -> str:
+    """The decimal mark that the first rows of some columns prove, "" if none or both."""
+    width = len(frame.columns)
+    columns = list(zip(*(row for row in rows[1:] if len(row) == width), strict=True)) or [()] * width
+    cells = [list(c) for name, c in zip(frame.columns, columns, strict=True) if name not in as_text]
+    found = {r.proven for r in readings(cells) if r is not None}
+    # a dot is the decimal mark by default; it is proven where it cannot be one of thousands
+    found |= {"."} if any(re.fullmatch(DOTTED, cell.strip()) for c in cells for cell in c) else set()
+    return next(iter(found - {""})) if len(found - {""}) == 1 else ""
+
+
+def _doubtful(frame: pd.DataFrame, text: str, delimiter: str, hint: str, marks: Mapping[str, Marks]) -> set[str]:
+    """Columns of numbers that pandas may have misread, and that are to be looked at as texts.
+
+    Codes with leading zeros; whole numbers beyond 2^53, which missing cells turn into floats; numbers with a dot that
+    may be one of thousands, by their shape or since the decimal mark of other columns, or of the column when it was
+    fitted, is a comma.
+    """
+    numeric = [c for c in frame.columns if frame[c].dtype.kind in "iuf"]
+    whole = {c for c in numeric if frame[c].dropna().mod(1).eq(0).all()}
+    padded = re.search(rf"(?:^|[{re.escape(delimiter)}\"])[ \t]*0\d", text, re.MULTILINE) is not None
+    found = whole if padded else {c for c in whole if frame[c].dtype.kind == "f" and frame[c].abs().max() >= EXACT}
+    floats = {c for c in numeric if frame[c].dtype.kind == "f"}
+    found |= {c for c in frame.columns if frame[c].dtype.kind == "O" and not _is_text(frame[c])} if padded else set()
+    found |= {c for c in floats if not hint and _like_thousands(frame[c].dropna().to_numpy())}
+    return found | {c for c in floats if "," in (hint, getattr(marks.get(c), "decimal", ""))}
+
+
+def _like_thousands(x: np.ndarray) -> bool:
+    """Whether numbers with up to three decimals stand beside whole ones below 1000, as 6.511 beside 863 does."""
+    if not np.isfinite(x).all():
+        return False
+    whole = x % 1 == 0
+    parts = np.abs(x[~whole])
+    fits = (parts > 1) & (parts < 1000) & (np.abs(1000 * parts - np.round(1000 * parts)) < 1e-6)
+    return bool(whole.any() and fits.any() and fits.all() and (np.abs(x[whole]) < 1000).all())
+
+
+# What a line of names does not consist of, and a number with a dot that is no mark of thousands.
+NUMBER = r"\s*[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?\s*"
+DOTTED = r"[-+]?(?:0\.\d+|\d{4,}\.\d+|\d*\.(?:\d{1,2}|\d{4,}))(?:[eE][-+]?\d+)?"
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Of a column, as texts, None where they are missing; they take memory only while somebody looks at them."""
+
+    column: pd.Series
+
+    def __iter__(self) -> Iterator[str | None]:
+        for value, gone in zip(self.column.tolist(), self.column.isna().tolist(), strict=True):
+            yield None if gone else str(value)
+
+
+def _texts(frame: pd.DataFrame, as_text: Collection[str]) -> dict[str, Cells]:
+    """The columns that hold texts."""
+    return {c: Cells(frame[c]) for c in frame.columns if c not in as_text and _is_text(frame[c])}
+
+
+def _is_text(column: pd.Series) -> bool:
+    kind = column.dtype
+    return isinstance(kind, pd.StringDtype) or (kind.kind == "O" and any(isinstance(v, str) for v in column))
+
+
+def _read_texts(
+    table: Table,
+    texts: Mapping[str, Cells],
+    marks: Mapping[str, Marks],
+    hint: str,
+    asked: bool,
+    silent: bool,
+) -> None:
+    """Texts become numbers where they are some. ``asked``: the user has said what the decimal mark is, so that nobody
+    need be told. ``silent``: nor where a mark for decimals is all that they have."""
+    found = readings(list(texts.values()), hint)
+    for (name, column), r in zip(texts.items(), cast(list[Reading], found), strict=True):
+        cells = list(column)
+        if name in marks:
+            r = _as_fitted(cells, marks[name], r, hint)
+        r = replace(r, borrowed=r.borrowed and not asked)
+        numeric = not _is_text(table.frame[name])
+        if numeric and not (
+            r.padded or r.merged or r.unclear or (r.marks and "," in (r.marks.decimal, r.marks.thousands))
+        ):
+            continue  # pandas has read it rightly
+        if r.unclear:
+            table.unclear[name] = r.question(f"Column {name!r}", "give --decimal . or --decimal ,")
+        if r.marks is not None:
+            table.frame[name] = _whole_if_possible(numbers(cells, r.marks)[0], cells, r)
+            table.marks[name] = r.marks
+        elif numeric:
+            table.frame[name] = pd.Series(cells, dtype=object, index=table.frame.index)
+        plain = r.marks is not None and r.lacking is None and not r.borrowed and replace(r.marks, decimal="") == Marks()
+        note = "" if plain and (silent or name in marks) else _note(name, r, cells)
+        table.of_columns |= {name: note} if note else {}
+
+
+def _as_fitted(cells: Sequence[str | None], fitted: Marks, found: Reading, hint: str) -> Reading:
+    """By the marks of the column that a model was fitted on, if they allow all cells and no other column objects.
+
+    Numbers of another unit stay texts, which the model then refuses.
+    """
+    if found.marks is not None and _of_another_unit(found.marks, fitted):
+        return Reading()
+    if found.proven or (hint and fitted.decimal and hint != fitted.decimal) or numbers(cells, fitted)[1]:
+        return found
+    dotted = next((c for c in cells if c is not None and "." in c), None)
+    if dotted is not None and fitted.decimal == "," and not fitted.thousands and not hint:
+        return Reading(such=dotted, unclear="in which '.' may mark thousands or decimals")
+    return replace(found, marks=fitted, unclear="", padded=False)
+
+
+def _of_another_unit(marks: Marks, fitted: Marks) -> bool:
+    other = bool(fitted.currency) and marks.currency not in ("", fitted.currency)
+    return other or (marks.percent and not fitted.percent)
+
+
+def _whole_if_possible(values: np.ndarray, cells: Sequence[str | None], r: Reading) -> Any:
+    """Floats; whole numbers that floats would merge in an integer type, if one holds them."""
+    if not r.merged:
+        return values
+    whole = [None if np.isnan(v) else int(str(c)) for c, v in zip(cells, values, strict=True)]
+    for kind in ("Int64", "UInt64"):
+        with contextlib.suppress(OverflowError, TypeError, ValueError):
+            return pd.array(whole, dtype=kind)
+    return pd.array(whole, dtype=object)
+
+
+def _note(name: str, r: Reading, cells: Sequence[str | None]) -> str:
+    """What a user should know about a column of texts."""
+    said = r.remark(name).replace("; give it as categories if these are codes.", ".")
+    if r.marks is not None or r.stray is not None:
+        return said
+    present = np.array([c for c in cells if c is not None], dtype=object)
+    distinct = len(set(present))
+    is_id = len(present) >= ID_ROWS and distinct > ID_SHARE * len(present)
+    said = text_remark(name, present) or (id_remark(name, distinct) if is_id else said)
+    return said.replace("leave it out", "leave it out with --drop")
 
 
 def _beginning(text: str, lines: int = 20, least: int = 65536, most: int = 2**23) -> str:
@@ -221,17 +392,6 @@ def _beginning(text: str, lines: int = 20, least: int = 65536, most: int = 2**23
         end = found
     end = max(end, text.rfind("\n", 0, least))
     return text[: end + 1] if end >= 0 and len(text) > least else text[:most]
-
-
-def _large_numbers(frame: pd.DataFrame, decimal: str, as_text: Collection[str]) -> pd.DataFrame:
-    """Columns of whole numbers with more digits than an integer holds, which pandas leaves as texts."""
-    for name in [c for c in frame.columns if frame[c].dtype == object or isinstance(frame[c].dtype, pd.StringDtype)]:
-        cells = frame[name].dropna()
-        if name not in as_text and len(cells) and all(_number(str(c), decimal) for c in cells):
-            frame[name] = (
-                frame[name].map(lambda c: float(str(c).replace(decimal, ".")), na_action="ignore").astype(float)
-            )
-    return frame
 
 
 def _short_rows(text: str, rows: Sequence[Sequence[str]], delimiter: str) -> list[str]:
@@ -248,7 +408,7 @@ def _short_rows(text: str, rows: Sequence[Sequence[str]], delimiter: str) -> lis
     return [f"A line has {len(short)} cells and the first {width} ({start!r}); those that lack count as missing."]
 
 
-def _given_decimal(decimal: str | None, delimiter: str) -> str | None:
+def _given_decimal(decimal: str | None, delimiter: str | None) -> str | None:
     if decimal is not None and decimal not in (".", ","):
         raise TableError(f"--decimal {decimal!r} was given; . or , is expected.")
     if decimal is not None and decimal == delimiter:
@@ -283,72 +443,12 @@ def guess_delimiter(sample: str) -> str:
     return max(DELIMITERS, key=merit)
 
 
-def guess_decimal(rows: Sequence[Sequence[str]], delimiter: str) -> str:
-    """A comma where more cells look like 1,5 than like 1.5."""
-    if delimiter == "," and not any("," in cell for row in rows for cell in row):
-        return "."
-    found = (re.fullmatch(r"\s*[-+]?\d+([.,])\d+\s*", cell) for row in rows for cell in row)
-    marks = Counter(match[1] for match in found if match)
-    return "," if marks[","] > marks["."] else "."
-
-
-def _number(cell: str, decimal: str) -> bool:
-    return bool(re.fullmatch(rf"\s*[-+]?(\d+\{decimal}?\d*|\{decimal}\d+)([eE][-+]?\d+)?\s*", cell))
-
-
 def _refuse_duplicates(names: Sequence[str], where: str) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise TableError(
             f"{where} has several columns named {', '.join(map(repr, twice[:5]))}; give each its own name."
         )
-
-
-def _text_notes(frame: pd.DataFrame, expected: Collection[str]) -> dict[str, str]:
-    """Columns that are taken as texts and may not have been meant so."""
-    notes: dict[str, str] = {}
-    for name in frame.columns:
-        column = frame[name]
-        if name in expected or not (column.dtype == object or isinstance(column.dtype, pd.StringDtype)):
-            continue
-        note = _text_note(str(name), column.dropna().astype(str))
-        notes |= {} if note is None else {str(name): note}
-    return notes
-
-
-def _text_note(name: str, cells: pd.Series) -> str | None:
-    odd = [c for c in cells if not (_number(c, ".") or _number(c, ","))]
-    if len(odd) < 0.1 * len(cells):
-        such = f"such as {(odd or list(cells))[0]!r}"
-        return f"Column {name!r} is taken as text because of cells {such}; correct them, or give --decimal."
-    dates = [c for c in odd if is_date(c)]
-    if 2 * len(dates) > len(cells):
-        return (
-            f"Column {name!r} looks like dates, such as {dates[0]!r}, and is taken as text, each date a category; turn "
-            "it into numbers, such as days since a date, or leave it out with --drop."
-        )
-    if (count := cells.nunique()) > MANY_TEXTS and count > len(cells) / 2:
-        return (
-            f"Column {name!r} has {count} different texts in {len(cells)} rows, and the 30 most frequent count; "
-            "leave it out with --drop, or turn it into numbers."
-        )
-    return None
-
-
-def is_date(cell: str) -> bool:
-    """Whether a text is a day: 2024-01-31, 31.1.2024, 1/31/2024 and the like, with or without a time.
-
-    Examples
-    --------
-    >>> from hgk.tables import is_date
-    >>> [is_date(cell) for cell in ("2024-01-31T12:00", "31.1.24", "1/31/2024", "2024-31-31", "1.2.3")]
-    [True, True, True, False, False]
-    """
-    found = DATE.fullmatch(cell.strip())
-    if found is None:
-        return False
-    one, two = (int(found[i]) for i in ((3, 4) if found[1] else (5, 7)))
-    return 1 <= min(one, two) <= 12 and 1 <= max(one, two) <= 31
 
 
 def _one_line(error: Exception) -> str:
@@ -404,6 +504,7 @@ def target_of(column: pd.Series, task: str = "auto") -> Target:
     cells = column[present]
     if not len(cells):
         raise TableError(f"The target {name!r} has no values; give a column with labels.")
+    _refuse_stray(name, cells)
     numbers = _numbers(cells)
     distinct = len(pd.unique(cells))
     many = distinct > len(cells) / 2 and distinct > MANY_CLASSES
@@ -425,9 +526,27 @@ def target_of(column: pd.Series, task: str = "auto") -> Target:
         )
     if classes and (numbers is None or cells.dtype == bool):
         return Target(cells.astype(str).to_numpy(dtype=object), True, reason, present)
+    if classes and pd.api.types.is_integer_dtype(cells.dtype):  # beyond 2^53 floats would merge them
+        return Target(cells.to_numpy(dtype=np.uint64 if cells.max() >= 2**63 else np.int64), True, reason, present)
     y = np.asarray(numbers, dtype=float)
+    if classes and len(np.unique(y)) < distinct:  # no integer type holds them
+        return Target(cells.astype(str).to_numpy(dtype=object), True, reason, present)
     exact = classes and bool((np.abs(y) < 2**53).all() and (y % 1 == 0).all())
     return Target(y.astype(np.int64) if exact else y, classes, reason, present)
+
+
+def _refuse_stray(name: str, cells: pd.Series) -> None:
+    """A cell that turns a target of many numbers into one of classes."""
+    if not _is_text(cells) or len(pd.unique(cells)) <= MANY_CLASSES:
+        return
+    found = reading([str(v) for v in cells])
+    if found.stray is not None:
+        cell, place, count = found.stray
+        row = cells.index[place] if pd.api.types.is_integer_dtype(cells.index.dtype) else place
+        raise TableError(
+            f"The target {name!r} holds {cut(repr(cell))} (row {row}, counted from 0) among {count} numbers; correct "
+            "this cell and others like it, or leave them empty."
+        )
 
 
 def _numbers(cells: pd.Series) -> np.ndarray | None:

@@ -31,6 +31,7 @@ from hgk.explain import contributions, given_rows, node_terms, plain_remark, rem
 from hgk.files import STEERING, describe, is_model, load, save
 from hgk.inputs import is_mixed
 from hgk.levels import Levels
+from hgk.numerals import Marks
 from hgk.pages import is_page
 from hgk.plans import PRESETS
 from hgk.progress import ASIDE, Event
@@ -95,22 +96,29 @@ def fit(
     check_outputs(outputs, {"DATA": data}, force)
     table = tables.read_table(data, delimiter, decimal)
     tables.column(table.frame, target, "The target")
+    table.check([target])
     found = tables.target_of(table.frame[target], task)
     X = table.frame.drop(columns=[target, *_columns(drop, table.frame, "--drop")])[found.present].reset_index(drop=True)
     if not X.shape[1]:
         raise Unusable(f"The table has no column besides the target {target!r}; give at least one to predict from.")
-    notes = table.notes_on(X.columns)
+    table.check(X.columns)
+    notes = table.notes_on([*X.columns, *([target] if target in table.marks else [])])
     if not found.present.all():
         notes.append(f"{int((~found.present).sum())} rows without a value of {target!r} were left out.")
     levels = None if quantiles is None else _levels(quantiles)
     common = {"groups": _groups(group, X), "time_budget": seconds, "device": device, "random_state": seed}
     model = _estimator(str(preset), found.classes, loss, tau, levels, common)
+    model._marks = table.marks
     if not quiet and not as_json:
         say(f"{found.reason}: {len(X)} rows, {X.shape[1]} columns", errors)
         _tell(notes, quiet)
     told = len(notes)
     begun = time.monotonic()
-    with _interruptible("nothing was written"), _watched(model, seconds, quiet or as_json), _noted(notes) as stopped:
+    with (
+        _interruptible("nothing was written"),
+        _watched(model, seconds, quiet or as_json),
+        _noted(notes, table) as stopped,
+    ):
         model.fit(X, found.y)
     model.callback = None
     took = time.monotonic() - begun
@@ -291,14 +299,17 @@ def _phrase(event: Event) -> str:
 
 
 @contextlib.contextmanager
-def _noted(notes: list[str]) -> Iterator[list[str]]:
-    """Warnings become notes; what the estimators refuse is a sentence of ours. Yields what was stopped early."""
+def _noted(notes: list[str], table: tables.Table | None = None) -> Iterator[list[str]]:
+    """Warnings become notes, unless the table has one on the same column; what the estimators refuse is a sentence of
+    ours. Yields what was stopped early."""
+    told = tuple(f"Column {name!r} " for name in table.of_columns) if table is not None else ()
     stopped: list[str] = []
     with warnings.catch_warnings(record=True) as caught, _sentences():
         warnings.simplefilter("always")
         yield stopped
     for warning in caught:
-        notes.append(str(warning.message))
+        if not str(warning.message).startswith(told):
+            notes.append(str(warning.message))
         if issubclass(warning.category, StoppedEarlyWarning):
             stopped.append(str(warning.message))
 
@@ -403,7 +414,11 @@ def _inputs(model: Model, data: str, delimiter: str | None, decimal: str | None,
     """The model's columns of a table: a frame, or an array where the model knows no names."""
     reader = model._inputs.reader
     text = [name for name, levels in zip(reader.names, reader.levels, strict=True) if levels is not None]
-    table = tables.read_table(data, delimiter, decimal, text)
+    numeric = [levels is None for levels in reader.levels]
+    found = zip(reader.names, numeric, reader.marks or [None] * len(numeric), strict=True)
+    marks = {name: m or Marks() for name, is_number, m in found if is_number}
+    table = tables.read_table(data, delimiter, decimal, text, marks)
+    table.check([name for name in reader.names if name not in text])
     notes += table.notes_on(reader.names)
     names = list(model.feature_names_in_) if hasattr(model, "feature_names_in_") else None
     X = tables.select(table.frame, names, model.n_features_in_)
@@ -630,6 +645,7 @@ def info(model: ModelFile, as_json: Json = False) -> None:
         "classes": ", ".join(map(str, summary.get("classes") or [])),
         "error": _error_line(summary),
         "columns": ", ".join(summary.get("columns", [])),
+        "taken for": "; ".join(f"{c['column']}: {c['words']}" for c in summary.get("taken_for", [])),
         "kernel": remark or "leans on " + ", ".join(f"{name} {share:.2f}" for name, share in _leading(summary)),
         "learned": ", ".join(summary.get("chosen") or []),
         "machines": "; ".join(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from numbers import Integral, Real
 
@@ -15,7 +16,7 @@ from hgk import checks
 from hgk.arrays import blocks, tensor, threads_for
 from hgk.hkl.active import ActiveSet, Design, Solution
 from hgk.hkl.bases import Gaussians, Polynomials
-from hgk.inputs import split
+from hgk.inputs import read, split
 from hgk.selection import FOLDS, fold_numbers
 
 # λ in units of the labels' variance: two per decade, largest first, so that each solution starts the next.
@@ -230,12 +231,17 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
             checks.width(X, self)
         validate_data(self, X, skip_check_array=True, reset=reset)
         columns, names = split(X)
-        for column, name in zip(columns, names, strict=True):
-            if column.dtype == object or np.isnan(column).any():
-                what = "texts" if column.dtype == object else "NaN"
+        if reset:
+            self._reader, remarks = read(columns, names)
+            for remark in remarks:
+                warnings.warn(remark, UserWarning, stacklevel=3)
+        table = self._reader(columns)
+        for column, name, levels in zip(table.T, names, self._reader.levels, strict=True):
+            if levels is not None or np.isnan(column).any():
+                what = "NaN" if levels is None else "texts"
                 raise ValueError(f"Column {name!r} contains {what}; HKLRegressor needs numbers, so fill or encode it.")
             checks.finite(column, name)
-        return np.column_stack(columns)
+        return table
 
     def _predict_rows(self, X: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):
