@@ -221,8 +221,9 @@ def usual_effort(n: float, features: int, outputs: int = 1) -> Effort:
 # What a budget may buy, in the order of cost: kinds, steps and rows per step of the first round; steps and rows of the
 # second, and of the last one. For fewer rows the steps are cut to twice the usual ones.
 FIRST = [(1, 30, 301), (1, 60, 401), (2, 60, 501), (9, 60, 401), (9, 100, 401), (9, 120, 501), (9, 150, 701)]
-SECOND = [(0, 0), (20, 701), (40, 1001), (80, 1001), (120, 1001), (120, 1501), (200, 2001)]
-LAST = [(0, 0), (5, 1001), (8, 1251), (12, 1501), (12, 2001), (20, 2001), (20, 2501)]
+SECOND = [(0, 0), (20, 701), (20, 1001), (30, 1001), (40, 1001), (60, 1001), (80, 1001), (120, 1001), (120, 1501)]
+SECOND += [(160, 1501), (200, 2001)]
+LAST = [(0, 0), (5, 1001), (8, 1251), (10, 1501), (12, 1501), (14, 1751), (12, 2001), (20, 2001), (20, 2501)]
 
 
 class Budget:
@@ -240,7 +241,7 @@ class Budget:
             self.pair = _seconds_per_pair(candidates, task, rng)
         # for the machine: kernel matrices and a factor; centres and paths over λ take what is left
         n = len(task.whole)
-        training = MEMBERS * self.matrix(n) / torch.get_num_threads() + n**3 / 3 / 5e10
+        training = MEMBERS * self.matrix(n) / torch.get_num_threads() + n**3 / 3 / 1e11
         exact = n <= exact_rows(task.rows.X.device)
         self.reserve = 0.5 * seconds if loss else min(0.5 * seconds, training) if exact else 0.4 * seconds
 
@@ -308,7 +309,7 @@ class LeaveOneOutGradients(Plan):
         exact = len(task.whole) <= exact_rows(task.rows.X.device)
         chosen = choose(trials, task, judges, progress, MEMBERS if exact else 1)
         if budget is not None and task.rows.given >= MANY:
-            steps, batch = budget.largest(LAST, 0.8, lambda s, b: budget.steps(s, b, len(chosen), 1, workers))
+            steps, batch = budget.largest(LAST, 0.9, lambda s, b: budget.steps(s, b, len(chosen), 1, workers))
             effort = replace(effort, last_steps=steps, last_batch=batch)
         if wanted.problem is None and wanted.numbers and exact and not progress.stopped:
             progress.report(stage="optimism", ratio=optimism(chosen, task, judges))
@@ -362,7 +363,7 @@ class LeaveOneOutGradients(Plan):
             judging = budget.judging(kinds, folds, workers)
             return budget.steps(steps, batch, kinds, folds, workers) + (0.35 if many else 1.0) * judging
 
-        return Effort(*budget.largest(options, 0.35 if many else 0.9, price))
+        return Effort(*budget.largest(options, 0.4 if many else 0.9, price))
 
     # ------------------------------------------------------------------------------------------ trials
 
@@ -434,7 +435,7 @@ class LeaveOneOutGradients(Plan):
             judging = budget.judging(effort.kinds, folds, workers)
             return budget.steps(steps, batch, effort.kinds, folds, workers) + judging
 
-        steps, batch = budget.largest(SECOND, 0.75, price)
+        steps, batch = budget.largest(SECOND, 0.8, price)
         for attempt in attempts:
             attempt.further(steps, batch)
 
