@@ -497,7 +497,8 @@ def _others():
 
 def _memory():
     little = (("HGK_MEMORY", "1k"),)
-    yield "a fit that needs more memory than there is", fit(X), MemoryError, little
+    kernel = HierarchicalKernel.of(inhomogeneous(3), [[1.0, 1.0, 1.0]])
+    yield "a kernel matrix that needs more memory than there is", lambda: kernel(X), MemoryError, little
     yield "a model file that does", lambda: hgk.load("price.hgk"), ModelFileError, little
     yield "a table that does", hgk_fit("houses.csv"), SystemExit, little
     some = (("HGK_MEMORY", "20M"),)
@@ -558,7 +559,8 @@ it after `hgk:` and ends with exit code 2. This page is written by `make errors`
 do the same. The words of the cases marked * are scikit-learn's, which its contract fixes, and "…" in brackets
 stands for what another library says.
 
-`HGK_MEMORY` (`500M`, `4G`) is the most memory that may be planned for; without it, what the system says is free.
+`HGK_MEMORY` (`500M`, `4G`) is the most memory that a fit may add to the process; without it, what the system says is
+free.
 """
 
 

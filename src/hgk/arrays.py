@@ -256,14 +256,43 @@ def available_memory(device: torch.device | None = None) -> int:
     """Bytes this process may still allocate, as far as the system tells; at most what HGK_MEMORY says.
 
     The environment variable HGK_MEMORY is a number of bytes, or one with a unit: 500M, 4G, 1.5GiB. It is asked for
-    before every large allocation, so that a MemoryError of one sentence comes in place of a killed process.
+    before every large allocation, so that a MemoryError of one sentence comes in place of a killed process. Within
+    :func:`counted_memory` it bounds all that is allocated there.
     """
     if device is not None and device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # torch's own, not in use
         limits: tuple[float | None, ...] = torch.cuda.mem_get_info(device)[0] + kept, _asked()
     else:
-        limits = _physical(), _available(), _control_group(), _asked()
+        limits = _physical(), _available(), _control_group(), _allowed()
     return int(min(limit for limit in limits if limit is not None))
+
+
+# Resident sizes at which work began whose growth counts.
+_begun: list[int] = []
+
+
+@contextmanager
+def counted_memory() -> Iterator[None]:
+    """Work within which the growth of the process counts against HGK_MEMORY."""
+    _begun.append(size := _resident())
+    try:
+        yield
+    finally:
+        _begun.remove(size)
+
+
+def _resident() -> int:
+    """Bytes of this process in memory; 0 where there is no /proc."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _allowed() -> float | None:
+    """What HGK_MEMORY leaves; a tenth is kept for small arrays, which nobody asks for."""
+    asked = _asked()
+    return asked if asked is None or not _begun else max(0.0, 0.9 * asked - max(0, _resident() - _begun[0]))
 
 
 def _asked() -> float | None:
@@ -318,9 +347,13 @@ def in_place(n: int) -> bool:
     return n > LARGE
 
 
+# Matrices of n x n that are held at once while one is factored or inverted, K̃, K̃ + cI and L, and what is beside them.
+FACTORED = 3.2
+
+
 def matrices_to_factor(n: int) -> float:
-    """How many n x n matrices an exact machine needs: K, K̃ and a factor, or K and two blocks of 4096 of its columns."""
-    return 1.4 if in_place(n) else 3.0
+    """How many n x n matrices an exact machine needs; in place these are K and two blocks of 4096 of its columns."""
+    return 1.4 if in_place(n) else FACTORED
 
 
 def exact_rows(device: torch.device) -> int:
@@ -366,14 +399,23 @@ def require_memory(
     rows: int, columns: int, matrices: float, dtype: torch.dtype, what: str, device: torch.device | None = None
 ) -> None:
     """Raise MemoryError, before anything is allocated, if ``matrices`` arrays of this shape do not fit."""
-    needed, free = matrices * rows * columns * dtype.itemsize, available_memory(device)
-    if needed > free:
-        fits = int((free / (matrices * dtype.itemsize)) ** 0.5) if rows == columns else int(free / needed * rows)
-        room = "allowed by HGK_MEMORY" if _asked() == free else "free"
-        raise MemoryError(
-            f"{what} with {rows} x {columns} entries needs {gibibytes(needed)} and {gibibytes(free)} are {room}; use "
-            f"at most about {fits} rows, for instance by fitting on a random part of the data."
-        )
+    each = matrices * dtype.itemsize * (columns if rows != columns else 1)
+    free = available_memory(device)
+    fits = int((free / each) ** 0.5) if rows == columns else int(free / each)
+    require_bytes(matrices * rows * columns * dtype.itemsize, f"{what} with {rows} x {columns} entries", fits, device)
+
+
+def require_bytes(needed: float, what: str, fits: int, device: torch.device | None = None) -> None:
+    """Raise MemoryError if so much is not free; ``fits`` is the number of rows that do fit."""
+    free = available_memory(device)
+    if needed <= free:
+        return
+    allowed = _allowed()
+    room = "free" if allowed is None or int(allowed) > free else "allowed by HGK_MEMORY"
+    advice = f"use at most about {fits} rows, for instance by fitting on a random part of the data"
+    if fits < 2:  # other things have taken what there was
+        advice = "make room" if allowed is None else "make room, or raise HGK_MEMORY"
+    raise MemoryError(f"{what} needs {gibibytes(needed)} and {gibibytes(free)} are {room}; {advice}.")
 
 
 def gibibytes(count: float) -> str:

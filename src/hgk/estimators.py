@@ -21,18 +21,21 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hgk import checks
 from hgk.architectures import Architecture, grouped
 from hgk.arrays import (
+    available_memory,
     blocks,
+    counted_memory,
     device_of,
     exact_rows,
     matrices_to_factor,
     on_device,
     packed,
+    require_bytes,
     require_memory,
     threads_for,
     unpacked,
 )
 from hgk.calibration import Calibration, Coupling
-from hgk.gradients import LeaveOneOutGradients, mixed
+from hgk.gradients import JUDGE, JUDGED, LeaveOneOutGradients, mixed
 from hgk.inputs import (
     Encoder,
     Inputs,
@@ -49,7 +52,7 @@ from hgk.inputs import (
 )
 from hgk.kernels import HierarchicalKernel
 from hgk.losses import EpsilonInsensitive, Expectile, Hinge, LeastSquares, Logistic, Loss, Pinball, SquaredHinge
-from hgk.machines import Rows, average, loo_average, moved, proportions, weighted_quantile
+from hgk.machines import Rows, average, loo_average, moved, proportions, weighted_quantile, without_one_average
 from hgk.numerals import Marks
 from hgk.optimisers import Adam, Algorithm1
 from hgk.plans import PRESETS, Given, Learned, Preset
@@ -63,6 +66,10 @@ CLIP = 1.0
 # Double-precision n x n matrices that a fit holds at its peak: four single ones in the grid search with their
 # Krylov basis, or three of four fifths of the rows in the fold machines.
 MATRICES = 2.5
+
+
+# Copies of a table while its equal rows are found.
+MERGED = 6
 
 
 _log = logging.getLogger("hgk")
@@ -147,7 +154,7 @@ class _HGK(BaseEstimator):
         -------
         self
         """
-        with _whole_or_not_at_all(self):
+        with _whole_or_not_at_all(self), counted_memory():
             return self._fit(X, y, sample_weight)
 
     def _fit(self, X, y, sample_weight):
@@ -155,6 +162,7 @@ class _HGK(BaseEstimator):
         columns, Y, weight, count = self._read(X, y, sample_weight)
 
         reader = self._reader(columns)
+        require_memory(len(Y), len(columns) + Y.shape[1], MERGED, torch.float64, "A table whose equal rows are merged")
         merged = merge_rows(reader(columns), Y, weight, count)
         self._check_rows(merged.X, reader)
         encoder = self._encoder(merged, reader, preset)
@@ -266,6 +274,10 @@ class _HGK(BaseEstimator):
             require_memory(n, n, matrices_to_factor(n), torch.float64, what, device)
         else:
             _log.info("%d rows are more than the exact machine takes (%d); using Nyström's on centres.", n, most)
+            # the rows that gradients are taken on, and a judge's matrices for each worker
+            row, judges = rows.X.shape[1] * 8, 2.4 * 4 * (JUDGE + JUDGED) ** 2 * self._workers(plan)
+            fits = max(0, int((available_memory(device) - judges) / row))
+            require_bytes(n * row + judges, f"Learning from {n} rows of {rows.X.shape[1]} features", fits, device)
 
     def _plan(self, preset: Preset, encoder: Encoder) -> Plan:
         """The preset's plan, or one that honours the kernel, architecture, groups or optimiser given."""
@@ -771,9 +783,8 @@ class HGKRegressor(RegressorMixin, _HGK):
         rows, ρ = 1 and a kernel that does not depend on them, coverage is at least 1 - 2 (1 - coverage)). A kernel
         whose weights were learned has seen row i, and r_i is too small: ρ >= 1 is how much larger errors were on rows
         set aside, as measured during the fit (``history_``, "optimism"). At most 2000
-        rows are used (500, where the label has a column for each of its values). Each machine is factored again at
-        every call, so that one call for many rows is cheaper than many calls. Weights of rows count relative to each
-        other.
+        rows are used. Each machine is factored again at every call, so that one call for many rows is cheaper than many
+        calls. Weights of rows count relative to each other.
 
         Parameters
         ----------
@@ -816,20 +827,17 @@ class HGKRegressor(RegressorMixin, _HGK):
         """Bounds at each level, (levels, rows, outputs, 2); the machines are factored once for all levels."""
         rows = self._training_rows("Intervals need")
         n, device = len(rows), device_of(self.device)
-        # of columns for the values of a label, which are many, fewer rows
-        most = JACKKNIFE if self.machines_[0].alpha.shape[1] == rows.Y.shape[1] else JACKKNIFE // 4
-        some = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(n)[:most]))
-        bounds = []
+        some = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(n)[:JACKKNIFE]))
+        weight, bounds = rows.weight[some] * (rows.size / float(rows.weight.sum())), []
         with threads_for(n, device), on_device(n, device):
-            machines, there = moved(self.machines_, device), rows.to(device)
+            machines = moved(self.machines_, device)
+            own, elsewhere = without_one_average(machines, rows.to(device), CLIP, some)
+            r = self._optimism * (rows.Y[some] - own.to(AT_REST)).abs().T[:, None, :]
             # one block of rows at a time: f^(-i)(x) is rows x 2000 x outputs
-            for block in blocks(len(features), max(1, 2**25 // (len(some) * machines[0].alpha.shape[1]))):
-                found = loo_average(machines, there, CLIP, features[block].to(device), some)
-                own, elsewhere = (part.to(AT_REST) for part in found)
-                r = self._optimism * (rows.Y[some] - own).abs().T[:, None, :]
-                weight = rows.weight[some] * (rows.size / float(rows.weight.sum()))
-                low = [weighted_quantile(-(elsewhere - r), weight, level).neg() for level in levels]
-                high = [weighted_quantile(elsewhere + r, weight, level) for level in levels]
+            for block in blocks(len(features), max(1, 2**22 // (len(some) * machines[0].alpha.shape[1]))):
+                t = elsewhere(features[block].to(device)).to(AT_REST)
+                low = [weighted_quantile(r - t, weight, level).neg() for level in levels]
+                high = [weighted_quantile(r + t, weight, level) for level in levels]
                 bounds.append(torch.stack([torch.stack(low), torch.stack(high)], -1).transpose(1, 2))
         return self._y_scaling.inverse(torch.cat(bounds, 1).numpy().swapaxes(2, 3)).swapaxes(2, 3)
 

@@ -37,7 +37,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 
 from hgk import fused
 from hgk.architectures import Architecture, isotropic, two_layers, with_kinds
-from hgk.arrays import accelerated, exact_rows, synchronise, threads
+from hgk.arrays import accelerated, available_memory, exact_rows, synchronise, threads
 from hgk.kernels import HierarchicalKernel, MeanKernel
 from hgk.levels import Levels
 from hgk.machines import (
@@ -388,10 +388,14 @@ class LeaveOneOutGradients(Plan):
         # The first is first; then the slower ones, so that the last to end does not end alone.
         jobs = [(candidate, fold) for fold in judges for candidate in [*candidates[:1], *candidates[:0:-1]]]
         last, *children = rng.spawn(1 + len(jobs))
+        parts = {fold: task.rows[judge.training] for fold, judge in judges.items()} if jobs else {}
         attempts = [
-            Attempt(candidate, effort, task, judges[fold], child, progress.of(candidate=candidate.name, fold=fold))
+            Attempt(
+                candidate, effort, task, judges[fold], parts[fold], child,
+                progress.of(candidate=candidate.name, fold=fold),
+            )
             for (candidate, fold), child in zip(jobs, children, strict=True)
-        ]
+        ]  # fmt: skip
         wanted = plain is None and self.build is None  # a tree that was asked for is not exchanged for the plain kernel
         if budget is not None and attempts:
             self._first_round(attempts, effort, len(judges), workers, budget)
@@ -479,7 +483,7 @@ class LeaveOneOutGradients(Plan):
         rows, (first, *_) = task.whole, chosen
         n = len(rows)
         if n > exact_rows(task.rows.X.device):
-            size = centres_for(n, seconds)
+            size = centres_for(n, seconds, available_memory(rows.X.device))
             progress.report(stage="centres", centres=size, rows=n, candidate=first.name)
             order = torch.from_numpy(rng.permutation(n))
             parts = order[:size].sort()[0], order[size : size + min(20_000, n // 5)].sort()[0]
@@ -558,14 +562,15 @@ def _in_turns(runs: Sequence[Run], workers: int) -> None:
         Parallel(n_jobs=workers, require="sharedmem")(delayed(work)() for _ in range(workers))
 
 
-def centres_for(n: int, seconds: float | None) -> int:
-    """M such that the rows pass in about this time (three minutes, if there is no budget).
+def centres_for(n: int, seconds: float | None, memory: float = float("inf")) -> int:
+    """M such that the rows pass in about this time (three minutes, if there is no budget), and that seven matrices of
+    M² numbers and a block of rows have room.
 
     On two cores a kernel takes about 4e-8 s per pair and its part of H 3e-11 s per multiplication.
     """
     seconds = 180.0 if seconds is None else max(1.0, seconds)
     M = (-4e-8 + (16e-16 + 4 * 3e-11 * seconds / n) ** 0.5) / (2 * 3e-11)
-    return int(min(n // 2, 5_000, max(300, M)))
+    return int(min(n // 2, 5_000, max(300, M), max(100, (0.75 * memory / 56) ** 0.5)))
 
 
 def _around(lam: float, task: Task) -> list[float]:
@@ -595,9 +600,11 @@ def _recordable(kernel: HierarchicalKernel, rows: Rows) -> bool:
 class Attempt:
     """One candidate on one fold: its rounds, and the verdict."""
 
-    def __init__(self, candidate: Candidate, effort: Effort, task: Task, judge: Judge, rng, progress: Progress):
+    def __init__(
+        self, candidate: Candidate, effort: Effort, task: Task, judge: Judge, part: Rows, rng, progress: Progress
+    ):
         self.candidate, self.task, self.judge, self.rng, self.progress = candidate, task, judge, rng, progress
-        self.part = task.rows[judge.training]
+        self.part = part  # the judge's training rows, which all candidates share
         self.watched = task.rows[judge.watched] if len(judge.watched) else None
         tree = candidate.build(task.features)
         self.kernel = HierarchicalKernel(tree, tree.start(self.part.spread, rng))

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
 
-from hgk.arrays import accelerated, blocks, in_place, matrices_to_factor, require_memory, row_blocks
+from hgk.arrays import (
+    FACTORED,
+    accelerated,
+    available_memory,
+    blocks,
+    in_place,
+    matrices_to_factor,
+    require_memory,
+    row_blocks,
+)
 from hgk.kernels import HierarchicalKernel, MeanKernel
 from hgk.levels import Levels
 from hgk.progress import Progress
@@ -96,6 +105,10 @@ def wrong_classes(t: torch.Tensor, rows: Rows) -> dict[str, float]:
 # ------------------------------------------------------------------------------------------ machines
 
 
+# From rows x to f^(-i)(x), (outputs, x, i).
+Elsewhere = Callable[[torch.Tensor], torch.Tensor]
+
+
 @dataclass(frozen=True, eq=False)
 class Machine(ABC):
     """f = Σ_j α_j k(x_j, ·) over the rows ``X``."""
@@ -117,12 +130,17 @@ class Machine(ABC):
         return self.kernel.multiply(X, self.X, self.alpha)
 
     @abstractmethod
-    def leave_one_out(self, rows: Rows, X: torch.Tensor, some: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """f^(-i)(x_i) for the training rows i of ``some``, and f^(-i)(x) for them and the rows x of ``X``.
+    def without_one(self, rows: Rows, some: torch.Tensor) -> tuple[torch.Tensor, Elsewhere]:
+        """f^(-i)(x_i) for the training rows i of ``some``, and a function that gives f^(-i)(x) for rows x.
 
         Of shapes (i, outputs) and (outputs, x, i); ``rows`` are those the machine was trained on. Kernel, λ
-        and, where there are any, centres stay fixed.
+        and, where there are any, centres stay fixed. What is costly is done once, whatever x.
         """
+
+    def leave_one_out(self, rows: Rows, X: torch.Tensor, some: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """f^(-i)(x_i) and f^(-i)(x) for the rows x of ``X``."""
+        own, elsewhere = self.without_one(rows, some)
+        return own, elsewhere(X)
 
     @abstractmethod
     def leave_two_out(self, rows: Rows, some: torch.Tensor) -> torch.Tensor:
@@ -161,7 +179,7 @@ class Exact(Machine):
             return [rows[part] for part in self.parts]
         return [rows.portion(part, weight) for part, weight in zip(self.parts, self.portions, strict=True)]
 
-    def leave_one_out(self, rows, X, some):
+    def without_one(self, rows, some):
         """One of m_i repetitions leaves. With d_i = G_ii + (m_i - 1) s_i / c, which is G_ii for a single one,
 
             y_i - f^(-i)(x_i) = m_i α_i / d_i,      f^(-i)(x) = f(x) - (k(x)ᵀ G)_i α_i / d_i;
@@ -170,28 +188,35 @@ class Exact(Machine):
         """
         place = torch.full((len(rows),), -1)
         place[some] = torch.arange(len(some))
-        own, shifts = torch.zeros_like(rows.Y), rows.Y.new_zeros(rows.Y.shape[1], len(X), len(some))
+        own, shifts = torch.zeros_like(rows.Y[some]), []
         for part, mine in zip(self.parts, self.rows_of_parts(rows), strict=True):
-            solver = Cholesky()
-            require_memory(
-                len(part), len(part), 4, rows.X.dtype, "A kernel matrix, its factor and its inverse", rows.X.device
-            )
-            state = solver.prepare(self.whole.matrix(mine.X), mine.weight)
-            c = state.system.n * self.lam
-            root, factor, m = state.system.root, solver.factor(state, c), mine.repetitions[:, None]
-            beta = factor.multiply(root * mine.Y)
-            change = beta / (root * (factor.diagonal()[:, None] + (m - 1) / c))  # α_i / d_i
-            inside = m / rows.repetitions[part, None]  # the repetitions that are in this part
-            t = self.whole.multiply(rows.X, mine.X, root * beta)
-            t[part] = inside * (mine.Y - m * change) + (1 - inside) * t[part]
+            asked = (place[part] >= 0).nonzero()[:, 0]
+            where, solver = place[part][asked], Cholesky()
+            what = "A kernel matrix, its factor and its inverse"
+            require_memory(len(part), len(part), FACTORED, rows.X.dtype, what, rows.X.device)
+            state = solver.prepare(self.whole.matrix(mine.X), mine.weight, overwrite=True)
+            c, root = state.system.n * self.lam, state.system.root
+            factor = solver.factor(state, c)
+            del state
+            beta, columns = factor.multiply(root * mine.Y), factor.columns(asked)
+            diagonal = columns[asked, torch.arange(len(asked))][:, None]
+            m = mine.repetitions[asked, None]
+            change = beta[asked] / (root[asked] * (diagonal + (m - 1) / c))  # α_i / d_i
+            inside = m / rows.repetitions[part[asked], None]  # the repetitions that are in this part
+            t = self.whole.multiply(rows.X[some], mine.X, root * beta)
+            t[where] = inside * (mine.Y[asked] - m * change) + (1 - inside) * t[where]
             own += t / len(self.parts)
-            if len(X):
-                # G k(x) for all x, then only the rows asked for
-                solved = root * factor.multiply(root * self.whole.matrix(mine.X, X))
-                asked = place[part] >= 0
-                shift = solved[asked].T[None] * (inside * change)[asked].T[:, None, :]
-                shifts[:, :, place[part][asked]] -= shift / len(self.parts)
-        return own[some], self(X).T[:, :, None] + shifts
+            shifts.append((mine.X, root, columns, root[asked] * inside * change / len(self.parts), where))
+
+        def elsewhere(X: torch.Tensor) -> torch.Tensor:
+            t = self(X).T[:, :, None].repeat(1, 1, len(some))
+            for X_part, root, columns, change, where in shifts if len(X) else ():
+                solved = self.whole.matrix(X, X_part).mul_(root.T) @ columns
+                for output, by in zip(t, change.T, strict=True):
+                    output[:, where] -= solved * by
+            return t
+
+        return own, elsewhere
 
     def leave_two_out(self, rows, some):
         """With B = {i, j}, E = diag((m_i - 1) s_i / c) and M = diag(m_i),
@@ -210,8 +235,8 @@ class Exact(Machine):
         place = torch.full((len(rows),), -1)
         place[part] = torch.arange(len(part))
         inside, at = place[some] >= 0, place[some].clamp(min=0)
-        require_memory(len(part), len(part), 3, rows.X.dtype, "A kernel matrix and its Cholesky factor")
-        state = solver.prepare(self.whole.matrix(mine.X), mine.weight)
+        require_memory(len(part), len(part), FACTORED, rows.X.dtype, "A kernel matrix and its Cholesky factor")
+        state = solver.prepare(self.whole.matrix(mine.X), mine.weight, overwrite=True)
         c = state.system.n * self.lam
         root, factor, m = state.system.root, solver.factor(state, c), mine.repetitions[at]
         # G k(x_j) for rows outside the part, the columns of G for those inside; then the rows of ``some``
@@ -250,25 +275,31 @@ class OnMean(Exact):
 class OnCentres(Machine):
     """Nyström's machine; ``X`` are its centres."""
 
-    def leave_one_out(self, rows, X, some):
+    def without_one(self, rows, some):
         """f^(-i)(x) = f(x) - s_i r_i k(x)ᵀ B k_i,  r_i = (y_i - f(x_i)) / (1 - s_i k_iᵀ B k_i), for s_i of one
         repetition.
         """
         solver = Nystrom()
         state = solver.prepare(self.kernel.matrix(self.X), rows.Y.shape[1])
         _add(solver, state, self, rows)
-        B = solver.influence(state, self.lam)
-        mine = rows[some]
-        own, changes = torch.empty_like(mine.Y), []
-        at = self.kernel.matrix(X, self.X) @ B if len(X) else X.new_empty(0, len(B))
+        B, mine = solver.influence(state, self.lam), rows[some]
+        s, own, changes = (mine.weight / mine.repetitions)[:, None], torch.empty_like(mine.Y), torch.empty_like(mine.Y)
         for block in row_blocks(len(mine), len(B)):
             k = self.kernel.matrix(mine.X[block], self.X)
-            s, t = (mine.weight / mine.repetitions)[block][:, None], k @ self.alpha
-            leverage = (s[:, 0] * ((k @ B) * k).sum(1)).clamp(max=1 - 1e-9)[:, None]
-            r = (mine.Y[block] - t) / (1 - leverage)
-            own[block] = mine.Y[block] - r
-            changes.append((at @ k.T)[None] * (s * r).T[:, None, :])
-        return own, self(X).T[:, :, None] - torch.cat(changes, 2)
+            leverage = (s[block, 0] * ((k @ B) * k).sum(1)).clamp(max=1 - 1e-9)[:, None]
+            r = (mine.Y[block] - k @ self.alpha) / (1 - leverage)
+            own[block], changes[block] = mine.Y[block] - r, s[block] * r
+
+        def elsewhere(X: torch.Tensor) -> torch.Tensor:
+            t = self(X).T[:, :, None].repeat(1, 1, len(mine))
+            at = self.kernel.matrix(X, self.X) @ B if len(X) else X.new_empty(0, len(B))
+            for block in row_blocks(len(mine), len(B)) if len(X) else ():
+                solved = at @ self.kernel.matrix(mine.X[block], self.X).T
+                for output, by in zip(t, changes[block].T, strict=True):
+                    output[:, block] -= solved * by
+            return t
+
+        return own, elsewhere
 
     def leave_two_out(self, rows, some):
         """With B = {i, j} and H_ij = k_iᵀ B k_j s_j, s_j of one repetition, (y - f^(-B))_B = (I - H_BB)⁻¹ (y - f)_B."""
@@ -357,7 +388,7 @@ def _solve(
             found, added = _large(kernel, some, lam)
         else:
             K = kernel.matrix(some.X.to(dtype)).to(some.X) if dtype else kernel.matrix(some.X)
-            solved = solver.solve(solver.prepare(K, some.weight), some.Y, lam)
+            solved = solver.solve(solver.prepare(K, some.weight, overwrite=True), some.Y, lam)
             found, added = solved.alpha, solved.stats["ridge_added"]
         alpha[part] += found / len(parts)
         ridge = max(ridge, added)
@@ -412,9 +443,10 @@ def train_on_centres(
 
 
 def _add(solver: Nystrom, state: NystromState, machine: Machine, rows: Rows, progress: Progress | None = None) -> None:
-    """Count all rows, in blocks of about 64 MiB."""
+    """Count all rows, in blocks of at most 64 MiB."""
     centres = machine.X.float()
-    for block in blocks(len(rows), max(1, 2**23 // len(centres))):
+    elements = min(2**23, available_memory(rows.X.device) // 32)  # of a block, thrice, in double precision
+    for block in blocks(len(rows), max(1, elements // len(centres))):
         some = rows[block]
         solver.add(state, machine.kernel.matrix(some.X.float(), centres), some.Y, some.weight)
         if progress is not None:
@@ -480,6 +512,24 @@ def _outputs(machines: Sequence[Machine], rows: Rows) -> Rows:
     return rows if levels is None else replace(rows, Y=levels.columns(rows.Y))
 
 
+def without_one_average(
+    machines: Sequence[Machine], rows: Rows, clip: float, some: torch.Tensor | None = None
+) -> tuple[torch.Tensor, Elsewhere]:
+    """f^(-i)(x_i) of the averaged function, and f^(-i)(x) as a function of rows; see ``Machine.without_one``."""
+    some = torch.arange(len(rows)) if some is None else some
+    rows = _outputs(machines, rows)
+    found = [(share, *machine.without_one(rows, some)) for share, machine in functions(machines)]
+    own = torch.stack([share * mine for share, mine, _ in found]).sum(0)
+
+    def elsewhere(X: torch.Tensor) -> torch.Tensor:
+        t = rows.Y.new_zeros(rows.Y.shape[1], len(X), len(some))
+        for share, _, there in found:
+            t.add_(there(X), alpha=share)
+        return _labels(machines, t.clamp_(-clip, clip), 0)
+
+    return _labels(machines, own.clamp(-clip, clip), 1), elsewhere
+
+
 def loo_average(
     machines: Sequence[Machine],
     rows: Rows,
@@ -487,16 +537,9 @@ def loo_average(
     X: torch.Tensor | None = None,
     some: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """f^(-i)(x_i) of the averaged function, and f^(-i)(x) at the rows ``X``; see ``Machine.leave_one_out``."""
-    X = rows.X[:0] if X is None else X
-    some = torch.arange(len(rows)) if some is None else some
-    rows = _outputs(machines, rows)
-    own, elsewhere = torch.zeros_like(rows.Y[some]), rows.Y.new_zeros(rows.Y.shape[1], len(X), len(some))
-    for share, machine in functions(machines):
-        mine, there = machine.leave_one_out(rows, X, some)
-        own += share * mine
-        elsewhere += share * there
-    return _labels(machines, own.clamp(-clip, clip), 1), _labels(machines, elsewhere.clamp(-clip, clip), 0)
+    """f^(-i)(x_i) of the averaged function, and f^(-i)(x) at the rows ``X``."""
+    own, elsewhere = without_one_average(machines, rows, clip, some)
+    return own, elsewhere(rows.X[:0] if X is None else X)
 
 
 def leave_two_out_average(machines: Sequence[Machine], rows: Rows, clip: float, some: torch.Tensor) -> torch.Tensor:

@@ -183,7 +183,7 @@ class OfLoss(Machine):
         """Margins are not clipped: how far they exceed 1 tells them apart."""
         return float("inf") if self.loss is None or self.loss.signs else self.loss.clip(torch.ones(1))
 
-    def leave_one_out(self, rows, X, some):
+    def without_one(self, rows, some):
         raise ValueError(self._refusal())
 
     def leave_two_out(self, rows, some):

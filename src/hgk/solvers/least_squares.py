@@ -36,23 +36,27 @@ class Symmetrised:
         return float((self.root**2).sum())
 
 
-def symmetrise(K: torch.Tensor, sample_weight: torch.Tensor | None) -> Symmetrised:
-    """K̃ = S^{1/2} K S^{1/2}. The weights must be positive: a row of weight 0 is to be left out before."""
+def symmetrise(K: torch.Tensor, sample_weight: torch.Tensor | None, overwrite: bool = False) -> Symmetrised:
+    """K̃ = S^{1/2} K S^{1/2}, in the place of K if that may be overwritten.
+
+    The weights must be positive: a row of weight 0 is to be left out before.
+    """
     if sample_weight is None:
         return Symmetrised(K, K.new_ones(len(K), 1))
     if not bool((sample_weight > 0).all()):
         raise ValueError("Sample weights must be positive here; leave out the rows whose weight is 0.")
     root = sample_weight.to(K).sqrt()[:, None]
-    return Symmetrised((root * K).mul_(root.T), root)
+    return Symmetrised((K.mul_(root) if overwrite else root * K).mul_(root.T), root)
 
 
 @dataclass(frozen=True)
 class Factor:
-    """(K̃ + cI)⁻¹ at one c = nλ: how to multiply by it, its diagonal, and blocks of it."""
+    """(K̃ + cI)⁻¹ at one c = nλ: how to multiply by it, its diagonal, and blocks and columns of it."""
 
     multiply: Callable[[torch.Tensor], torch.Tensor]
     diagonal: Callable[[], torch.Tensor]
     block: Callable[[torch.Tensor], torch.Tensor]
+    columns: Callable[[torch.Tensor], torch.Tensor]
     ridge_added: float = 0.0
 
 
@@ -60,7 +64,7 @@ class LeastSquares(ABC):
     """Formulas common to both solvers; a subclass gives ``prepare`` and ``factor(state, c)``."""
 
     @abstractmethod
-    def prepare(self, K: torch.Tensor, sample_weight: torch.Tensor | None = None): ...
+    def prepare(self, K: torch.Tensor, sample_weight: torch.Tensor | None = None, overwrite: bool = False): ...
 
     @abstractmethod
     def factor(self, state, c: float) -> Factor: ...
@@ -120,8 +124,10 @@ class Cholesky(LeastSquares):
                 return Solution(system.root * beta, Status.SOLVED, {"ridge_added": 0.0}, None)
         return super().solve(state, Y, lam)
 
-    def prepare(self, K: torch.Tensor, sample_weight: torch.Tensor | None = None) -> CholeskyState:
-        return CholeskyState(symmetrise(K, sample_weight))
+    def prepare(
+        self, K: torch.Tensor, sample_weight: torch.Tensor | None = None, overwrite: bool = False
+    ) -> CholeskyState:
+        return CholeskyState(symmetrise(K, sample_weight, overwrite))
 
     def factor(self, state: CholeskyState, c: float) -> Factor:
         L, ridge = cholesky(state.system.K, c)
@@ -132,10 +138,18 @@ class Cholesky(LeastSquares):
                 inverse.append(torch.cholesky_inverse(L))
             return inverse[0]
 
+        def columns(index: torch.Tensor) -> torch.Tensor:
+            if 3 * len(index) > len(L):  # then the inverse costs less
+                return whole() if len(index) == len(L) else whole()[:, index]
+            unit = L.new_zeros(len(L), len(index))
+            unit[index.to(L.device), torch.arange(len(index), device=L.device)] = 1.0
+            return torch.cholesky_solve(unit, L)
+
         return Factor(
             multiply=lambda Y: torch.cholesky_solve(Y, L),
             diagonal=lambda: whole().diagonal(),
             block=lambda B: whole()[B][:, B],
+            columns=columns,
             ridge_added=ridge,
         )
 
@@ -249,8 +263,10 @@ class SpectralState:
 class Spectral(LeastSquares):
     """K̃ = Q Λ Qᵀ once; then every λ costs two products with Q."""
 
-    def prepare(self, K: torch.Tensor, sample_weight: torch.Tensor | None = None) -> SpectralState:
-        system = symmetrise(K, sample_weight)
+    def prepare(
+        self, K: torch.Tensor, sample_weight: torch.Tensor | None = None, overwrite: bool = False
+    ) -> SpectralState:
+        system = symmetrise(K, sample_weight, overwrite)
         values, vectors = torch.linalg.eigh(system.K)
         return SpectralState(system, values, vectors)
 
@@ -268,5 +284,6 @@ class Spectral(LeastSquares):
             multiply=lambda Y: Q @ (inverse[:, None] * (Q.T @ Y)),
             diagonal=lambda: (Q**2) @ inverse,
             block=lambda B: (Q[B] * inverse) @ Q[B].T,
+            columns=lambda index: (Q * inverse) @ Q[index].T,
             ridge_added=ridge,
         )
