@@ -387,13 +387,19 @@ def test_a_device_that_is_not_there_is_an_error():
     assert arrays.device_of("auto").type == ("cuda" if HERE else "cpu")
 
 
+def repeated(n):
+    """Rows that were given one to three times."""
+    rows = random_rows(n, outputs=2, weighted=True)
+    return Rows(rows.X, rows.Y, rows.weight, rows.weight)
+
+
 @gpu
 def test_the_leave_one_out_criterion_is_the_processors():
-    rows, kernel = random_rows(500, outputs=2, weighted=True), random_kernel(ARCHITECTURES["all kinds"])
+    rows, kernel = repeated(500), random_kernel(ARCHITECTURES["all kinds"])
     there = rows.to(DEVICE)
     for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-3)):
-        here = LeaveOneOut()(kernel.matrix(rows.X.to(dtype)), rows.Y, 1e-3, rows.weight)
-        away = LeaveOneOut()(kernel.matrix(there.X.to(dtype)), there.Y, 1e-3, there.weight)
+        here = LeaveOneOut()(kernel.matrix(rows.X.to(dtype)), rows.Y, 1e-3, rows.weight, rows.count)
+        away = LeaveOneOut()(kernel.matrix(there.X.to(dtype)), there.Y, 1e-3, there.weight, there.count)
         assert away.value.item() == pytest.approx(here.value.item(), rel=tolerance)
         assert away.dlog_lam.item() == pytest.approx(here.dlog_lam.item(), rel=10 * tolerance)
         assert float((away.dK.cpu() - here.dK).norm() / here.dK.norm()) < tolerance
@@ -402,7 +408,7 @@ def test_the_leave_one_out_criterion_is_the_processors():
 @kernels
 def test_recorded_steps_are_ordinary_steps():
     """Side by side, from the same batches: θ after five steps, and what was told of them."""
-    rows, batch = random_rows(300, outputs=2, weighted=True), 200 if HERE else 30
+    rows, batch = repeated(300), 200 if HERE else 30
     told, ended = [], []
     for device, kind in (("cpu", Run), (DEVICE, RecordedRun)):
         runs = []
@@ -480,13 +486,26 @@ def test_the_grid_is_the_processors(dtype):
 
 @gpu
 def test_exact_machines_are_the_processors():
-    rows, kernel = random_rows(700, outputs=2, weighted=True), random_kernel(ARCHITECTURES["all kinds"])
+    rows, kernel = repeated(700), random_kernel(ARCHITECTURES["all kinds"])
     here, away = (train(kernel, r, 1e-4) for r in (rows, rows.to(DEVICE)))
     torch.testing.assert_close(away.alpha.cpu(), here.alpha, rtol=1e-6, atol=1e-8)
     some = torch.arange(0, 700, 7)
     ones = [m.leave_one_out(r, r.X[:20], some) for m, r in ((here, rows), (away, rows.to(DEVICE)))]
     for mine, theirs in zip(*ones, strict=True):
         torch.testing.assert_close(theirs.cpu(), mine, rtol=1e-6, atol=1e-8)
+
+
+@gpu
+@pytest.mark.parametrize("loss", ["least_squares", "logistic"])
+def test_repeated_rows_are_divided_there_too(loss):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, (800, 2)).astype(float)
+    P = rng.uniform(0.1, 0.9, (4, 4))[X[:, 0].astype(int), X[:, 1].astype(int)]
+    y = rng.random(800) < P
+    models = [HGKClassifier(random_state=0, loss=loss, device=device).fit(X, y) for device in ("cpu", "cuda")]
+    here, away = (model.predict_proba(X)[:, 1] for model in models)
+    np.testing.assert_allclose(away, here, atol=0.03)
+    assert np.abs(away - P).mean() < 0.07
 
 
 @gpu

@@ -51,7 +51,9 @@ def test_a_fit_beyond_the_limit_is_refused_before_it_begins(monkeypatch, preset)
     events = []
     X, y = rows(200)
     monkeypatch.setenv("HGK_MEMORY", "500k")
-    with pytest.raises(MemoryError, match=r"needs .* MiB and [\d.]+ MiB are allowed by HGK_MEMORY; (use at most about|make room)"):
+    with pytest.raises(
+        MemoryError, match=r"needs .* MiB and [\d.]+ MiB are allowed by HGK_MEMORY; (use at most about|make room)"
+    ):
         HGKRegressor(preset, callback=events.append).fit(X, y)
     assert events == []
     monkeypatch.setenv("HGK_MEMORY", "200M")

@@ -84,7 +84,7 @@ class Pieces:
         index, share = torch.from_numpy(self.origin), torch.from_numpy(self.share)
         if len(index) == len(rows):
             return rows
-        return rows.portion(index, rows.weight[index] * share)
+        return rows.portion(index, rows.weight[index] * share.to(rows.weight.device))
 
 
 def divide(count: np.ndarray, folds: int, order: np.ndarray, most: float = float("inf")) -> Pieces:
