@@ -347,6 +347,21 @@ def repetitions(weight: np.ndarray) -> np.ndarray:
     return weight if whole else (weight > 0).astype(float)
 
 
+# Whole weights of so many rows that are so large on average are hardly counts.
+MANY_ROWS, MANY_TIMES = 1000, 100
+
+
+def count_remarks(count: np.ndarray) -> list[str]:
+    """A sentence where whole weights were probably not meant as repetitions, as in surveys."""
+    given = count[count > 0]
+    if len(given) < MANY_ROWS or given.mean() < MANY_TIMES:
+        return []
+    return [
+        f"sample_weight has whole numbers, {given.mean():.0f} on average, which count as repetitions of their rows; if "
+        "they say how much a row matters, give sample_weight / sample_weight.mean()."
+    ]
+
+
 # -------------------------------------------------------------------------------------------------------- words
 
 

@@ -378,6 +378,7 @@ class _HGK(BaseEstimator):
         self._check_width()
         weight = checks.weights(sample_weight, len(columns[0]))
         count = checks.repetitions(weight).copy()
+        _warn(checks.count_remarks(count), 5)
         return columns, self._encode(y, weight), weight, count
 
     def _columns(self, X, reset: bool) -> list[np.ndarray]:
