@@ -628,6 +628,22 @@ def test_a_file_of_schema_1_still_loads():
             np.testing.assert_allclose(model.predict_interval(X), said["predict_interval"], rtol=1e-5)
 
 
+def test_files_of_schema_3_still_load():
+    """Written by ``tests/data/make_schema3.py``, with rows that are there twice; never to be written again."""
+    expected = json.loads((DATA / "schema3.json").read_text())
+    for name, said in expected.items():
+        model = hgk.load(DATA / f"{name}.hgk")
+        X = pd.DataFrame(said["rows"])
+        if name == "schema3_pairs":
+            assert model.predict(X).tolist() == said["predict"]
+            np.testing.assert_allclose(model.predict_proba(X).sum(1), 1)
+            continue
+        np.testing.assert_allclose(model.predict(X), said["predict"], rtol=1e-6)
+        np.testing.assert_allclose(model.loo_predictions_[:5], said["loo"], rtol=1e-5)
+        if "interval" in said:
+            np.testing.assert_allclose(model.predict_interval(X), said["interval"], rtol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["default, mixed", "texts", "a kernel with inputs"])
 @pytest.mark.parametrize("way", ["pickle", "joblib", "deepcopy", "skops"])
 def test_pickle_joblib_and_skops_work_too(fitted, name, way):
