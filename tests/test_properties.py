@@ -131,14 +131,16 @@ def test_the_order_of_rows_does_not_matter(preset, rows):
 @pytest.mark.parametrize("preset", PRESETS)
 @examples(8)
 @given(rows=ordinary())
-def test_weights_are_repetitions_and_only_their_ratios_count(preset, rows):
+def test_whole_weights_are_repetitions_and_of_others_only_the_ratios_count(preset, rows):
     X, y, rng = rows
     weight = rng.integers(0, 4, len(X))
     weight[:3] = 1
     one, other = fitted(preset, X, y, weight), fitted(preset, np.repeat(X, weight, 0), np.repeat(y, weight))
     assert np.array_equal(one.predict(X), other.predict(X))
+    relative = 0.75 * weight
+    expected = fitted(preset, X, y, relative).predict(X)
     for unit in (2.0**-1060, 2.0**1000):
-        assert np.array_equal(fitted(preset, X, y, weight * unit).predict(X), one.predict(X))
+        assert np.array_equal(fitted(preset, X, y, relative * unit).predict(X), expected)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
