@@ -170,7 +170,7 @@ def test_info_tells_the_error_that_the_report_tells(call, folder, tmp_path):
     hgk.save(model, tmp_path / "m.hgk", compact=True)
     chosen = next(e for e in model.history_ if e["stage"] == "chosen")
     said = call("info", tmp_path / "m.hgk")[1]
-    where = f"on {chosen['rows']} rows set aside"
+    where = f"on {chosen['rows']} rows set aside, which chose among kernels"
     assert f"error          {where}: {chosen['wrong']:.1%} of the classes wrong, a mean" in said
     pinball = hgk.HGKRegressor("plain", loss="pinball", random_state=0).fit(frame[["living area"]], frame["price"])
     hgk.save(pinball, tmp_path / "p.hgk")

@@ -496,6 +496,16 @@ def test_exact_machines_are_the_processors():
 
 
 @gpu
+def test_fold_machines_of_repeated_rows_come_back():
+    X, y = make_friedman1(200, random_state=0)
+    weight = np.random.default_rng(0).integers(1, 4, 200)
+    there = HGKRegressor("plain", random_state=0, device="cuda").fit(X, y, sample_weight=weight)
+    low = there.predict_interval(X[:9])
+    there.set_params(device="cpu")
+    np.testing.assert_allclose(there.predict_interval(X[:9]), low, rtol=1e-5)
+
+
+@gpu
 @pytest.mark.parametrize("loss", ["least_squares", "logistic"])
 def test_repeated_rows_are_divided_there_too(loss):
     rng = np.random.default_rng(0)

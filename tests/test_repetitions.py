@@ -13,7 +13,7 @@ from hgk.losses import Hinge
 from hgk.machines import Rows, functions, train, train_on_centres, train_on_mean
 from hgk.problems import Choice, Problem, gathered, train_on_folds
 from hgk.progress import Progress
-from hgk.selection import Task, divide, fold_numbers, shuffled
+from hgk.selection import Task, divide, fold_numbers
 
 N, LAM = 14, 0.02
 
@@ -117,7 +117,7 @@ def test_a_machine_on_centres_without_one_repetition_equals_that_of_single_rows(
 
 
 def divided(rows, folds=3, seed=0):
-    pieces = divide(rows.count.numpy(), folds, shuffled(len(rows), np.random.default_rng(seed)))
+    pieces = divide(rows.count.numpy(), folds, np.random.default_rng(seed))
     task = Task(pieces.of(rows), pieces.fold_of, np.array([LAM]), 1.0)
     return Task(**{**vars(task), "distinct": rows, "origin": torch.from_numpy(pieces.origin)})
 
@@ -138,6 +138,13 @@ def test_fold_machines_on_distinct_rows_are_those_on_pieces():
         share = task.rows.count[at] / task.rows.count[at].sum()
         torch.testing.assert_close(mine[i], share @ values[at])
         torch.testing.assert_close(there[:, :, i], elsewhere[:, :, at] @ share)
+    # leave-two-out: the mean over pairs of repetitions of two rows
+    two, pairs = own.leave_two_out(merged, some), pieces.leave_two_out(task.rows, torch.arange(len(task.rows)))
+    torch.testing.assert_close(two.diagonal(dim1=1, dim2=2).T, mine)
+    for i, j in [(0, 1), (2, 5), (5, 2), (8, 11)]:
+        at = [task.origin == k for k in (i, j)]
+        shares = [task.rows.count[a] / task.rows.count[a].sum() for a in at]
+        torch.testing.assert_close(two[:, i, j], pairs[:, at[0]][:, :, at[1]] @ shares[1] @ shares[0])
 
 
 def test_a_machine_of_a_loss_on_pieces_is_gathered_on_distinct_rows():
@@ -162,24 +169,26 @@ def test_a_machine_of_a_loss_on_pieces_is_gathered_on_distinct_rows():
 # ------------------------------------------------------------------------------------------------------ folds
 
 
-def test_folds_divide_repetitions_evenly():
+def test_folds_divide_repetitions_at_random_and_strata_evenly():
     rng = np.random.default_rng(0)
     count, strata = rng.integers(1, 30, 40).astype(float), rng.integers(0, 3, 40)
-    pieces = divide(count, 5, shuffled(40, rng, strata))
+    pieces = divide(count, 5, rng, strata)
     held = np.zeros((40, 5))
     held[pieces.origin, pieces.fold_of] = pieces.share * count[pieces.origin]
     np.testing.assert_allclose(held.sum(1), count)
     np.testing.assert_allclose(held, held.round(), atol=1e-9)
     for rows in (np.full(40, True), *(strata == s for s in range(3))):
         assert np.ptp(held[rows].sum(0)) < 1 + 1e-9
-    assert (np.ptp(held, axis=1) < 1 + 1e-9).all()  # also of every row
-    capped = divide(count, 5, shuffled(40, rng), most=2)
+    # of every row as many as chance has it: hypergeometric, nearly the variance of a binomial
+    expected = count[:, None] * 0.2 * 0.8 * (count.sum() - count[:, None]) / (count.sum() - 1)
+    assert ((held - count[:, None] / 5) ** 2 / expected).mean() == pytest.approx(1, abs=0.35)
+    capped = divide(count, 5, rng, most=2)
     assert np.bincount(capped.origin).max() == 2
     np.testing.assert_allclose(np.bincount(capped.origin, weights=capped.share), 1)
 
 
 def test_rows_given_once_are_dealt_out_one_by_one():
-    pieces = divide(np.ones(13), 5, shuffled(13, np.random.default_rng(3)))
+    pieces = divide(np.ones(13), 5, np.random.default_rng(3))
     assert np.array_equal(pieces.origin, np.arange(13))
     assert np.array_equal(pieces.fold_of, fold_numbers(13, 5, np.random.default_rng(3)))
     assert sorted(np.bincount(pieces.fold_of)) == [2, 2, 3, 3, 3]

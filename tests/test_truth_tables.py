@@ -503,3 +503,15 @@ def test_info_lists_what_each_column_was_taken_for(call, tmp_path):  # noqa: F81
     assert found[0]["marks"] == {"decimal": ".", "thousands": ",", "currency": "$", "percent": False}
     assert [c["missing"] for c in found] == [False, True, False, False, False]
     assert found[2]["levels"] == found[2]["indicators"] == 3
+
+
+def test_texts_of_infinity_are_refused_and_shares_of_percents_are_remarked_on():
+    y, p = np.arange(40.0), [f"{i}%" for i in range(1, 41)]
+    frame = pd.DataFrame({"a": y % 7, "p": ["inf", *map(str, range(39))]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        with pytest.raises(ValueError, match="Column 'p' contains a text of infinity"):
+            HGKRegressor("plain").fit(frame, y)
+        model = HGKRegressor("plain", random_state=0).fit(frame.assign(p=p), y)
+    with pytest.warns(UserWarning, match="'p' was fitted on percents, 88 for 88%, and holds numbers up to 1"):
+        model.predict(pd.DataFrame({"a": [0.0], "p": [0.5]}))

@@ -236,7 +236,9 @@ def _from_texts(y: np.ndarray, estimator: str) -> np.ndarray:
         )
     marks = found.marks or Marks()
     warnings.warn(
-        f"y is read as numbers from texts such as {cut(repr(found.such))} ({marks.words}).", UserWarning, stacklevel=6
+        f"y is read as numbers from texts such as {cut(repr(found.such))}{marks.words and f' ({marks.words})'}.",
+        UserWarning,
+        stacklevel=6,
     )
     return numbers(cells, marks)[0]
 
@@ -310,7 +312,7 @@ def _whole(y: np.ndarray) -> np.ndarray:
 
 
 def weights(sample_weight: Any, rows: int) -> np.ndarray:
-    """Float64 weights; those below 1e-12 of the largest are 0, which makes a difference to rounding alone."""
+    """Float64 weights; unless all are whole, those below 1e-12 of the largest are 0, which is a matter of rounding."""
     if sample_weight is None:
         return np.ones(rows)
     if isinstance(sample_weight, int | float | np.number):
@@ -338,13 +340,16 @@ def weights(sample_weight: Any, rows: int) -> np.ndarray:
         raise ValueError("All of sample_weight is zero; give at least one non-zero weight.")
     if not SMALL < most < LARGE:
         weight = np.ldexp(weight, -2 * (int(np.frexp(most)[1]) // 2))  # roots are then multiplied exactly, too
-    return np.where(weight < 1e-12 * weight.max(), 0.0, weight)
+    return weight if _all_whole(weight) else np.where(weight < 1e-12 * weight.max(), 0.0, weight)
+
+
+def _all_whole(weight: np.ndarray) -> bool:
+    return bool((weight == np.round(weight)).all()) and weight.max() < 2**53
 
 
 def repetitions(weight: np.ndarray) -> np.ndarray:
     """How often each row was given: whole weights count, others are relative, and every row was given once."""
-    whole = bool((weight == np.round(weight)).all()) and weight.max() < 2**53
-    return weight if whole else (weight > 0).astype(float)
+    return weight if _all_whole(weight) else (weight > 0).astype(float)
 
 
 # Whole weights of so many rows that are so large on average are hardly counts.

@@ -46,6 +46,7 @@ from hgk.inputs import (
     encoder_remarks,
     is_mixed,
     merge_rows,
+    percent_remarks,
     precision_remarks,
     read,
     split,
@@ -58,7 +59,7 @@ from hgk.optimisers import Adam, Algorithm1
 from hgk.plans import PRESETS, Given, Learned, Preset
 from hgk.problems import FEWER, OfLoss, Problem, held_out_average
 from hgk.progress import Event, Progress
-from hgk.selection import FOLDS, Plan, Task, divide, lam_grid, shuffled
+from hgk.selection import FOLDS, Plan, Task, divide, lam_grid
 from hgk.solvers import solver_for
 
 # Labels are scaled to [-1, 1], and predictions clipped there, as in the paper.
@@ -68,6 +69,8 @@ CLIP = 1.0
 MATRICES = 2.5
 
 
+# ... and with another loss than least squares, whose paths keep coefficients and losses.
+OF_LOSS = 5
 # Copies of a table while its equal rows are found.
 MERGED = 6
 
@@ -266,6 +269,8 @@ class _HGK(BaseEstimator):
                 f"{n} different rows were given with the loss {type(problem.loss).__name__}, which is solved on kernel "
                 f"matrices of at most {most} rows; give a sample of the rows, or take loss='least_squares'."
             )
+        if problem is not None:
+            require_memory(n, n, OF_LOSS, torch.float64, "A fit with this loss on kernel matrices", AT_REST)
         if not isinstance(plan, LeaveOneOutGradients):
             matrices = MATRICES * self._workers(plan)
             require_memory(n, n, matrices, torch.float64, "A fit on kernel matrices", device)
@@ -352,8 +357,9 @@ class _HGK(BaseEstimator):
         # Steps for the default kinds of trees alone: a given tree has its own, and few rows do not carry a warp.
         own = self.architecture is None and self.groups is None and self.optimiser is None
         steps = preset.steps and own and merged.count.sum() >= 1000 and len(merged.X) <= exact_rows(AT_REST)
-        encoder = Encoder.of(merged.X, merged.weight, reader, preset.ranks, preset.robust, steps)
-        _warn(encoder_remarks(encoder, reader, merged.weight), 4)
+        weight = merged.weight * (merged.count.sum() / merged.weight.sum())  # as many as rows were given
+        encoder = Encoder.of(merged.X, weight, reader, preset.ranks, preset.robust, steps)
+        _warn(encoder_remarks(encoder, reader, weight), 4)
         return encoder
 
     def _lams(self, rows: Rows) -> np.ndarray:
@@ -378,6 +384,7 @@ class _HGK(BaseEstimator):
         self._check_width()
         weight = checks.weights(sample_weight, len(columns[0]))
         count = checks.repetitions(weight).copy()
+        weight *= count.sum() / weight.sum()
         _warn(checks.count_remarks(count), 5)
         return columns, self._encode(y, weight), weight, count
 
@@ -408,9 +415,9 @@ class _HGK(BaseEstimator):
     def _task(self, rows: Rows, Y: np.ndarray, clip: float, kinds, problem: Problem | None, rng) -> Task:
         """Repetitions of a row go to all folds; in fewer pieces, if there would be too many for a kernel matrix."""
         count, most = rows.repetitions.cpu().numpy(), max(len(rows), exact_rows(rows.X.device))
-        folds, order = min(FOLDS, int(rows.given)), shuffled(len(rows), rng, self._strata(Y))
+        folds = min(FOLDS, int(rows.given))
         for portions in (float("inf"), 2, 1):
-            pieces = divide(count, folds, order, portions)
+            pieces = divide(count, folds, rng, self._strata(Y), portions)
             if len(pieces.origin) <= most:
                 break
         task = Task(pieces.of(rows), pieces.fold_of, self._lams(rows), clip, kinds, problem, is_regressor(self))
@@ -441,7 +448,7 @@ class _HGK(BaseEstimator):
                 UserWarning,
                 stacklevel=3,
             )
-        if not progress.shortened and any(e.get("cut") for e in progress.history):
+        if not progress.shortened and any(e.get("few") for e in progress.history):
             warnings.warn(
                 f"time_budget={self.time_budget!r} was used up before λ was chosen on all rows; it was chosen on at "
                 f"most {FEWER} of them, so give more time.",
@@ -549,7 +556,9 @@ class _HGK(BaseEstimator):
     def _features(self, X) -> torch.Tensor:
         """What the machines see of a table."""
         check_is_fitted(self)
-        return torch.from_numpy(self._inputs.encoder(self._inputs.reader(self._columns(X, reset=False))))
+        columns, reader = self._columns(X, reset=False), self._inputs.reader
+        _warn(percent_remarks(columns, reader), 4)
+        return torch.from_numpy(self._inputs.encoder(reader(columns)))
 
     def __getstate__(self):
         """For pickle, joblib and skops: tensors as arrays."""

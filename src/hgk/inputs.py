@@ -148,11 +148,22 @@ class Reader:
 
     def _column(self, column: np.ndarray, name: str, levels: tuple[Any, ...] | None, marks: Marks | None) -> np.ndarray:
         if levels is None:
-            return column if column.dtype != object else _numbers_of_texts(column, name, marks or Marks())
+            return (
+                column if column.dtype != object else _finite(_numbers_of_texts(column, name, marks or Marks()), name)
+            )
         code = {level: float(i) for i, level in enumerate(levels)}
         if column.dtype != object:
             return np.array([np.nan if v != v else _code_of_number(v, code) for v in column.tolist()], dtype=float)
         return np.array([np.nan if v is None else code.get(v, -1.0) for v in column], dtype=float)
+
+
+def _finite(column: np.ndarray, name: str) -> np.ndarray:
+    if np.isinf(column).any():
+        raise ValueError(
+            f"Column {name!r} contains a text of infinity or of a number too large for float64; replace it by a number "
+            "or a missing value."
+        )
+    return column
 
 
 def read(
@@ -609,6 +620,21 @@ def encoder_remarks(encoder: Encoder, reader: Reader, weight: np.ndarray) -> lis
             is_id = column.kind == "id"
             found.append(id_remark(name, len(levels)) if is_id else rare_remark(name, len(levels), least))
     return found
+
+
+def percent_remarks(columns: Sequence[np.ndarray], reader: Reader) -> list[str]:
+    """A sentence for each column that was fitted on texts such as 88% and may now hold shares such as .88."""
+    marks = reader.marks or (None,) * len(columns)
+    shares = [
+        name
+        for column, name, m in zip(columns, reader.names, marks, strict=True)
+        if m is not None and m.percent and column.dtype != object and np.nanmax(np.abs(column), initial=0) <= 1
+    ]
+    return [
+        f"Column {name!r} was fitted on percents, 88 for 88%, and holds numbers up to 1; if they are shares, multiply "
+        "them by 100."
+        for name in shares
+    ]
 
 
 def counting_remarks(columns: Sequence[np.ndarray], names: Sequence[str]) -> list[str]:

@@ -97,8 +97,10 @@ def wrong_classes(t: torch.Tensor, rows: Rows) -> dict[str, float]:
     """The weighted share of rows whose class is not predicted, as "wrong"; nothing where labels are not all ±1."""
     if not bool((rows.Y.abs() == 1).all()):
         return {}
-    several = rows.Y.shape[1] > 1
-    missed = t.argmax(1) != rows.Y.argmax(1) if several else (t[:, 0] > 0) != (rows.Y[:, 0] > 0)
+    if rows.Y.shape[1] > 1:
+        missed = (t.argmax(1) != rows.Y.argmax(1)).double()
+    else:  # a value that is zero but for rounding is for neither class
+        missed = ((t[:, 0] > 0) != (rows.Y[:, 0] > 0)).double().masked_fill(t[:, 0].abs() < 1e-9, 0.5)
     return {"wrong": float((missed * rows.weight).sum() / rows.weight.sum())}
 
 
@@ -252,9 +254,14 @@ class Exact(Machine):
         without_both = y[:, :, None] - m[:, None] * (g * one - G * other) / determinant
         without_i = (y - m * alpha / g)[:, :, None]
         whole = self.whole.multiply(rows.X[some], mine.X, solution).T[:, :, None]
-        without_j = whole - torch.where(inside, G * (other / g), 0.0)
-        only_i = torch.eye(len(some), dtype=torch.bool) | ~inside
-        return torch.where(inside[:, None], torch.where(only_i, without_i, without_both), without_j)
+        # k(x_i)ᵀ G is -c/s_i G_i for a row that is inside, but for its own place
+        at_i = torch.where(inside[:, None], -(c / mine.weight[at])[:, None] * G, G)
+        without_j = whole - torch.where(inside, at_i * (other / g), 0.0)
+        # which of the two repetitions are in this part
+        p = torch.where(inside, m / rows.repetitions[some], 0.0)
+        p_i, p_j = p[:, None], torch.where(torch.eye(len(some), dtype=torch.bool), 0.0, p)
+        with_i = p_j * without_j + (1 - p_j) * whole
+        return p_i * (p_j * without_both + (1 - p_j) * without_i) + (1 - p_i) * with_i
 
 
 @dataclass(frozen=True, eq=False)
@@ -489,7 +496,13 @@ def moved(machines: Sequence[Machine], device: torch.device) -> list[Machine]:
             known[id(t)] = t.to(device)
         return known[id(t)]
 
-    return [replace(machine, X=there(machine.X), alpha=there(machine.alpha)) for machine in machines]
+    def whole(machine: Machine) -> Machine:
+        machine = replace(machine, X=there(machine.X), alpha=there(machine.alpha))
+        if not isinstance(machine, Exact):
+            return machine
+        return replace(machine, portions=tuple(map(there, machine.portions)))
+
+    return [whole(machine) for machine in machines]
 
 
 def average(machines: Sequence[Machine], X: torch.Tensor, clip: float) -> torch.Tensor:

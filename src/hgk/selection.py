@@ -31,7 +31,7 @@ from hgk.architectures import Architecture
 from hgk.arrays import accelerated, in_loads, require_memory
 from hgk.kernels import HierarchicalKernel
 from hgk.levels import Levels
-from hgk.machines import Machine, Part, Rows, train
+from hgk.machines import Machine, Part, Rows, train, wrong_classes
 from hgk.problems import (
     FEWER,
     MAIN,
@@ -65,7 +65,7 @@ def three_parts(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarra
 
 def fold_numbers(n: int, folds: int, rng: np.random.Generator, strata: np.ndarray | None = None) -> np.ndarray:
     """The fold in which each row is held out; sizes differ by at most one, per stratum if there are any."""
-    return divide(np.ones(n), folds, shuffled(n, rng, strata)).fold_of
+    return divide(np.ones(n), folds, rng, strata).fold_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,16 +87,28 @@ class Pieces:
         return rows.portion(index, rows.weight[index] * share.to(rows.weight.device))
 
 
-def divide(count: np.ndarray, folds: int, order: np.ndarray, most: float = float("inf")) -> Pieces:
-    """Deal the repetitions of all rows, in this order, out to the folds, whose sizes differ by at most one.
+# Repetitions that are dealt out one by one, over all rows; beyond, in equal portions.
+DEALT = 2_000_000
 
-    A row with more than ``most`` repetitions is dealt out in so many equal portions.
+
+def divide(
+    count: np.ndarray,
+    folds: int,
+    rng: np.random.Generator,
+    strata: np.ndarray | None = None,
+    most: float = float("inf"),
+) -> Pieces:
+    """Deal the repetitions of all rows out to the folds at random; sizes differ by at most one, per stratum if any.
+
+    Those of one row are shuffled among all others: dealt out evenly, every fold would repeat the frequencies that the
+    other folds have, and a held-out error would be that of the training rows. A row with more than ``most`` repetitions
+    is dealt out in so many equal portions.
     """
-    portions = np.minimum(count, most).astype(np.int64)
-    end = np.cumsum(portions[order])[:, None] - 1 - np.arange(folds)
-    # the places start, ..., end - 1 belong to the folds 0, 1, ..., 0, 1, ... in turn
-    dealt = np.empty_like(end)
-    dealt[order] = end // folds - (end - portions[order, None]) // folds
+    portions = np.minimum(count, min(most, max(folds, DEALT // len(count)))).astype(np.int64)
+    row = np.repeat(np.arange(len(count)), portions)
+    fold_of = np.empty(len(row), dtype=np.int64)
+    fold_of[shuffled(len(row), rng, None if strata is None else strata[row])] = np.arange(len(row)) % folds
+    dealt = np.bincount(row * folds + fold_of, minlength=len(count) * folds).reshape(-1, folds)
     origin, fold_of = np.nonzero(dealt)
     return Pieces(origin, fold_of, dealt[origin, fold_of] / portions[origin])
 
@@ -394,8 +406,19 @@ def one_kernel(kernel: HierarchicalKernel, task: Task, progress: Progress) -> Ma
     if task.problem is not None:
         return _one_kernel_with(task.problem, kernel, task, progress)
     found = search(kernel, task.rows, task.fold_of, task.lams, task.clip, progress=progress)
-    progress.report(stage="grid", risk=found.risk, gamma=found.gamma, lam=found.lam, products=found.products)
+    told = {"rows": round(task.rows.given), **_wrong(kernel.with_gamma(found.gamma), found.lam, task)}
+    progress.report(stage="grid", risk=found.risk, gamma=found.gamma, lam=found.lam, products=found.products, **told)
     return train(kernel.with_gamma(found.gamma), task.whole, found.lam, [task.part(b) for b in task.folds])
+
+
+def _wrong(kernel: HierarchicalKernel, lam: float, task: Task) -> dict[str, float]:
+    """Of classes how many are wrong in the folds they are held out in."""
+    if task.numbers or not bool((task.rows.Y.abs() == 1).all()):
+        return {}
+    Y, folds = task.rows.Y.float(), torch.from_numpy(task.fold_of).to(task.rows.Y.device)
+    K, lams = kernel.matrix(task.rows.X.float())[None], torch.tensor([lam], device=Y.device)
+    t = fold_risks(K, Y, folds, lams, task.rows.weight, task.clip, complete=True).predictions[0, 0]
+    return wrong_classes(t, task.rows)
 
 
 def _one_kernel_with(problem: Problem, kernel: HierarchicalKernel, task: Task, progress: Progress) -> Machine:
@@ -405,7 +428,7 @@ def _one_kernel_with(problem: Problem, kernel: HierarchicalKernel, task: Task, p
     rows, told = task.rows[some], Progress() if progress.hurried else progress  # few rows are not left half way
     grid = search_with(problem, kernel, rows, task.fold_of[some], task.lams, task.clip, progress=told)
     found = cast(Choice, grid.choice)
-    progress.report(stage="loss grid", risk=found.risk, gamma=found.gamma, lam=found.lam, cut=short)
+    progress.report(stage="loss grid", risk=found.risk, gamma=found.gamma, lam=found.lam, few=short)
     chosen = [(kernel.with_gamma(found.gamma), 1.0)]
     lams = task.lams if short else found
     (machine,) = train_on_folds(chosen, problem, task.rows, task.fold_of, lams, progress)

@@ -175,7 +175,7 @@ LEAVE_ONE_OUT = {"rmse": "RMSE", "r2": "R²", "accuracy": "accuracy"}
 def _where(error: dict[str, Any]) -> str:
     """Which rows an error is of."""
     many = "" if error.get("rows") is None else f"{error['rows']} "
-    return f"on {many}{ASIDE}" if error["basis"] == ASIDE else f"by {error['basis']}"
+    return f"on {many}{ASIDE}, which chose among kernels" if error["basis"] == ASIDE else f"by {error['basis']}"
 
 
 def duration(text: str) -> float:
