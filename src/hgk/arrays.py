@@ -348,7 +348,7 @@ def in_place(n: int) -> bool:
 
 
 # Matrices of n x n that are held at once while one is factored or inverted, K̃, K̃ + cI and L, and what is beside them.
-FACTORED = 3.2
+FACTORED = 3.5
 
 
 def matrices_to_factor(n: int) -> float:
