@@ -1,7 +1,9 @@
 """One thread per test process, since two processes of two threads fight over two cores; data; a browser."""
 
+import io
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,3 +34,18 @@ def browser():
     driver.set_script_timeout(60)
     yield driver
     driver.quit()
+
+
+@pytest.fixture
+def call(monkeypatch, capfd):
+    """``hgk …`` in this process: exit code, standard output, standard error."""
+    cli = pytest.importorskip("hgk.cli", reason="needs the extra cli")
+
+    def call(*arguments, stdin=b""):
+        monkeypatch.setattr(sys, "argv", ["hgk", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        with pytest.raises(SystemExit) as ended:
+            cli.run()
+        return ended.value.code, *capfd.readouterr()
+
+    return call

@@ -31,20 +31,6 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "cli.md").read_text()
 
 
-@pytest.fixture
-def call(monkeypatch, capfd):
-    """``hgk …`` in this process: exit code, standard output, standard error."""
-
-    def call(*arguments, stdin=b""):
-        monkeypatch.setattr(sys, "argv", ["hgk", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        with pytest.raises(SystemExit) as ended:
-            cli.run()
-        return ended.value.code, *capfd.readouterr()
-
-    return call
-
-
 def houses(n=80):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"living area": rng.uniform(20, 200, n).round(1), "größe": rng.uniform(0, 1, n).round(3)})

@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 import hgk
-from hgk import HGKClassifier, HGKRegressor, cli, columnar, files, findings, tables
+from hgk import HGKClassifier, HGKRegressor, columnar, files, findings, tables
 from hgk.bench import datasets
 from hgk.cli import models
 from hgk.explain import plain_remark
@@ -51,20 +51,6 @@ def folder(tmp_path, monkeypatch):
     Path("rows.jsonl").write_text(json.dumps(ROW) + "\n")
     Path("mine.txt").write_text("years of work\n")
     return tmp_path
-
-
-@pytest.fixture
-def call(monkeypatch, capfd):
-    """``hgk …`` in this process: exit code, standard output, standard error."""
-
-    def call(*arguments, stdin=b""):
-        monkeypatch.setattr(sys, "argv", ["hgk", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        with pytest.raises(SystemExit) as ended:
-            cli.run()
-        return ended.value.code, *capfd.readouterr()
-
-    return call
 
 
 def assert_refused(result, said):

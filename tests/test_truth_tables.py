@@ -14,7 +14,6 @@ import hgk
 from hgk import HGKClassifier, HGKRegressor, tables
 from hgk.inputs import Category, fewest_rows, split
 from hgk.numerals import Marks, numbers, reading
-from test_cli import call  # noqa: F401 (a fixture)
 
 pytest.importorskip("safetensors", reason="needs safetensors")
 pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -75,7 +74,7 @@ def csv(path, frame, **options):
 
 
 @pytest.mark.parametrize("how", WRITTEN)
-def test_numbers_as_people_write_them_are_the_numbers_on_the_command_line_and_in_python(call, tmp_path, how):  # noqa: F811
+def test_numbers_as_people_write_them_are_the_numbers_on_the_command_line_and_in_python(call, tmp_path, how):
     cells, values, said = WRITTEN[how]
     y = np.nan_to_num(np.log(np.abs(values) + 1)) + OTHER
     written = pd.DataFrame({"price": cells, "other": OTHER})
@@ -105,7 +104,7 @@ def test_numbers_as_people_write_them_are_the_numbers_on_the_command_line_and_in
 
 
 @pytest.mark.parametrize("how", ["thousands", "dollars", "euros", "percents", "narrow spaces"])
-def test_targets_as_people_write_them_are_the_numbers(call, tmp_path, how):  # noqa: F811
+def test_targets_as_people_write_them_are_the_numbers(call, tmp_path, how):
     cells, values, said = WRITTEN[how]
     X = pd.DataFrame({"a": np.log(np.abs(values)), "b": OTHER})
     expected = plain().fit(X, values).predict(X)
@@ -121,7 +120,7 @@ def test_targets_as_people_write_them_are_the_numbers(call, tmp_path, how):  # n
     np.testing.assert_allclose(hgk.load(out).predict(X), expected, rtol=1e-9)
 
 
-def test_what_a_comma_means_is_asked_where_nothing_decides(call, tmp_path):  # noqa: F811
+def test_what_a_comma_means_is_asked_where_nothing_decides(call, tmp_path):
     cells = [f"{i},{234 + 3 * i}" for i in range(1, 41)]
     frame, y = pd.DataFrame({"price": cells, "n": np.arange(40) % 7}), np.arange(40.0)
     with pytest.raises(ValueError, match="Column 'price' holds numbers such as '1,237', in which ',' may mark"):
@@ -200,7 +199,7 @@ def test_what_only_resembles_numbers_is_not_turned_into_numbers(tmp_path, cells)
     assert [str(v) for v in read] == column
 
 
-def test_a_stray_word_among_numbers_is_named_with_its_row(call, tmp_path):  # noqa: F811
+def test_a_stray_word_among_numbers_is_named_with_its_row(call, tmp_path):
     cells = [f"{v:.2f}" for v in AMOUNT]
     cells[17] = "twelve"
     frame, y = pd.DataFrame({"price": cells, "other": OTHER}), np.log(AMOUNT)
@@ -234,7 +233,7 @@ def test_what_can_be_read_in_two_ways_is_asked_about(cells, unclear):
         plain().fit(pd.DataFrame({"c": cells, "x": np.sin(np.arange(len(cells)))}), np.arange(float(len(cells))))
 
 
-def test_dots_that_are_likely_between_thousands_are_asked_about(call, tmp_path):  # noqa: F811
+def test_dots_that_are_likely_between_thousands_are_asked_about(call, tmp_path):
     cells = [f"{v:,.0f}".replace(",", ".") for v in WHOLE]
     frame, y = pd.DataFrame({"price": cells, "n": np.arange(N) % 7}), WHOLE.astype(int)
     with pytest.raises(ValueError, match=r"in which '\.' may mark thousands or decimals; convert it to float, after"):
@@ -294,7 +293,7 @@ def test_what_new_rows_write_otherwise_is_refused_and_not_guessed():
         number.predict(frame[["x"]].assign(z="88%"))
 
 
-def test_new_rows_in_another_unit_are_refused_on_the_command_line(call, tmp_path):  # noqa: F811
+def test_new_rows_in_another_unit_are_refused_on_the_command_line(call, tmp_path):
     frame = pd.DataFrame({"price": WRITTEN["dollars"][0], "share": OTHER, "y": AMOUNT})
     out = tmp_path / "m.hgk"
     assert call("fit", csv(tmp_path / "t.csv", frame), "--target", "y", "--preset", "plain", "--out", out)[0] == 0
@@ -307,7 +306,7 @@ def test_new_rows_in_another_unit_are_refused_on_the_command_line(call, tmp_path
         assert call("predict", out, new, "--out", tmp_path / "p.csv")[0] == 0, cells
 
 
-def test_a_model_of_a_german_table_asks_about_dots_that_may_mean_two_things(call, tmp_path):  # noqa: F811
+def test_a_model_of_a_german_table_asks_about_dots_that_may_mean_two_things(call, tmp_path):
     frame = pd.DataFrame({"a": OTHER + 1, "b": OTHER[::-1], "y": AMOUNT})
     out, data = tmp_path / "m.hgk", csv(tmp_path / "t.csv", frame, sep=";", decimal=",")
     assert call("fit", data, "--target", "y", "--preset", "plain", "--out", out)[0] == 0
@@ -371,7 +370,7 @@ def test_classes_that_no_type_tells_apart_are_refused(pair):
 
 @pytest.mark.parametrize("classes", [LARGE, [2**63, 2**63 + 1], [2**70, 2**70 + 1]])
 @pytest.mark.parametrize("hole", [False, True])
-def test_large_classes_of_a_csv_stay_apart(call, tmp_path, classes, hole):  # noqa: F811
+def test_large_classes_of_a_csv_stay_apart(call, tmp_path, classes, hole):
     x = RNG.uniform(-1, 1, (60, 2)).round(3)
     rows = [f"{a},{b},{classes[int(a > 0)]}" for a, b in x] + ["0.5,0.5,"] * hole
     (tmp_path / "t.csv").write_text("\n".join(["a,b,id", *rows]))
@@ -381,7 +380,7 @@ def test_large_classes_of_a_csv_stay_apart(call, tmp_path, classes, hole):  # no
     assert [int(c) for c in hgk.load(tmp_path / "m.hgk").classes_] == classes
 
 
-def test_large_numbers_that_merge_in_a_column_are_told(call, tmp_path):  # noqa: F811
+def test_large_numbers_that_merge_in_a_column_are_told(call, tmp_path):
     ids = np.array(LARGE * 20)
     frame, y = pd.DataFrame({"id": ids, "x": np.sin(np.arange(40))}), np.arange(40.0)
     sentence = "Column 'id' holds whole numbers beyond 2^53 that differ and become the same float"
@@ -398,7 +397,7 @@ def test_large_numbers_that_merge_in_a_column_are_told(call, tmp_path):  # noqa:
 # ------------------------------------------------------------------------------------------ ids and rare categories
 
 
-def test_an_id_of_texts_carries_nothing_and_that_is_said(call, tmp_path):  # noqa: F811
+def test_an_id_of_texts_carries_nothing_and_that_is_said(call, tmp_path):
     ids = [str(uuid.UUID(int=int(v))) for v in RNG.integers(2**62, size=N)]
     frame, y = pd.DataFrame({"key": ids, "x": OTHER}), np.sin(5 * OTHER)
     model, said = heard(lambda: HGKRegressor(random_state=0, time_budget=1.0).fit(frame, y))
@@ -431,7 +430,7 @@ def test_rare_categories_have_no_indicator_by_weight():
     assert (two.kind, np.ptp(two(np.array([0.0, 1.0, np.nan, -1.0])))) == ("rare", 0)
 
 
-def test_codes_with_leading_zeros_stay_codes(call, tmp_path):  # noqa: F811
+def test_codes_with_leading_zeros_stay_codes(call, tmp_path):
     codes = np.array(["00123", "04567", "98765"])[np.arange(60) % 3]
     frame = pd.DataFrame({"zip": codes, "x": np.sin(np.arange(60))})
     y = np.where(codes == "04567", 1.0, 0.0) + 0.01 * frame["x"]
@@ -450,7 +449,7 @@ def test_codes_with_leading_zeros_stay_codes(call, tmp_path):  # noqa: F811
 
 
 @pytest.mark.parametrize(("name", "start"), [("Unnamed: 0", 0), ("id", 1), ("row", 0), ("Unnamed: 0", 7)])
-def test_a_column_that_counts_the_rows_is_told(call, tmp_path, name, start):  # noqa: F811
+def test_a_column_that_counts_the_rows_is_told(call, tmp_path, name, start):
     frame, y = pd.DataFrame({name: np.arange(start, start + N), "x": OTHER}), np.sin(5 * OTHER)
     sentence = f"Column '{name}' counts the rows; leave it out"
     assert any(s.startswith(sentence) for s in heard(lambda: plain().fit(frame, y))[1])
@@ -482,7 +481,7 @@ def test_ordinary_columns_raise_no_alarm(tmp_path):
     assert heard(lambda: plain().fit(table.frame.drop(columns="y"), table.frame["y"]))[1] == []
 
 
-def test_info_lists_what_each_column_was_taken_for(call, tmp_path):  # noqa: F811
+def test_info_lists_what_each_column_was_taken_for(call, tmp_path):
     frame = pd.DataFrame(
         {
             "price": WRITTEN["dollars"][0],
