@@ -25,15 +25,14 @@ import torch
 from sklearn.datasets import make_friedman1
 
 from hgk import HGKRegressor
-from hgk.architectures import isotropic, two_layers, with_kinds
 from hgk.arrays import recorded
-from hgk.fused.sweep import FusedSweep, layout_of
-from hgk.kernels import HierarchicalKernel
-from hgk.machines import Rows, train
+from hgk.kernels import HierarchicalKernel, isotropic, two_layers, with_kinds
+from hgk.kernels.fused.sweep import FusedSweep, layout_of
+from hgk.machines.base import Rows, train
 from hgk.optimisers.adam import Adam
 from hgk.optimisers.recorded import RecordedRun
 from hgk.progress import Progress
-from hgk.selection import Task, fold_numbers, lam_grid, search
+from hgk.search.selection import Task, fold_numbers, lam_grid, search
 
 DEVICE = torch.device("cuda")
 # Of the data sheet of an H200: multiply-adds per second of lanes in single and double precision, and of tensor cores in

@@ -29,13 +29,12 @@ import torch
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
-from hgk.architectures import isotropic, two_layers
-from hgk.kernels import HierarchicalKernel
-from hgk.machines import Rows, train
+from hgk.kernels import HierarchicalKernel, isotropic, two_layers
+from hgk.machines.base import Rows, train
 from hgk.optimisers.annealing import Block
 from hgk.optimisers.objective import Objective
 from hgk.progress import Progress
-from hgk.selection import Task, fold_numbers, lam_grid, one_kernel, search
+from hgk.search.selection import Task, fold_numbers, lam_grid, one_kernel, search
 
 N1, N2, D, NODES = 2489, 1244, 16, 8
 

@@ -47,7 +47,9 @@ def budget(seconds: float) -> dict:
 
 
 def planned() -> dict:
-    from hgk import HGKRegressor, estimators, machines
+    from hgk import HGKRegressor
+    from hgk.estimators import base as estimators
+    from hgk.machines import base as machines
 
     asked: list[float] = []
     plain = machines.require_memory

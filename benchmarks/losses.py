@@ -45,10 +45,10 @@ import hgk.solvers.box as box
 import hgk.solvers.newton as newton
 from hgk import HGKQuantileRegressor, HierarchicalKernel, isotropic
 from hgk.losses import Expectile, Hinge, Logistic, SquaredHinge
-from hgk.machines import Rows
-from hgk.problems import Problem
+from hgk.machines.base import Rows
 from hgk.progress import Progress
-from hgk.selection import Task, fold_numbers, lam_grid, one_kernel, search_with
+from hgk.search.problems import Problem
+from hgk.search.selection import Task, fold_numbers, lam_grid, one_kernel, search_with
 from hgk.solvers import BoxDual, Cholesky, Newton
 
 LAMS = (1e-3, 1e-4, 1e-5)

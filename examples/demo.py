@@ -8,7 +8,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import train_test_split
 
 from hgk import HGKRegressor
-from hgk.explain import plain_remark
+from hgk.insight import plain_remark
 
 
 def friedman():

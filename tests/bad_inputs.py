@@ -40,7 +40,6 @@ from hgk import (
     ModelFileError,
     cli,
     compose,
-    files,
     inhomogeneous,
     isotropic,
     two_layers,
@@ -48,12 +47,13 @@ from hgk import (
 )
 from hgk.bench import datasets
 from hgk.bench.datasets import DataError
+from hgk.bench.peers.hkl import HKLRegressor
 from hgk.bench.store import Store, StoreError
-from hgk.displays import EffectDisplay
-from hgk.explain import contributions
-from hgk.hkl import HKLRegressor
+from hgk.insight import contributions
 from hgk.losses import EpsilonInsensitive, Hinge, Pinball
-from hgk.report import report
+from hgk.report.displays import EffectDisplay
+from hgk.report.page import report
+from hgk.storage import files
 
 PAGE = Path(__file__).parents[1] / "docs" / "errors.md"
 RNG = np.random.default_rng(0)
@@ -98,7 +98,7 @@ def prepared(folder):
     blob = (folder / "price.hgk").read_bytes()
     (folder / "cut.hgk").write_bytes(blob[:-100])
     (folder / "altered.hgk").write_bytes(blob[:-9] + bytes([blob[-9] ^ 1]) + blob[-8:])
-    known, newer = (f'\\"schema\\": {schema}'.encode() for schema in (hgk.files.SCHEMA, 9))
+    known, newer = (f'\\"schema\\": {schema}'.encode() for schema in (hgk.storage.files.SCHEMA, 9))
     (folder / "newer.hgk").write_bytes(blob.replace(known, newer))
     other_types = altered(blob, lambda text: text.replace('"stage": "grid"', '"stage": ["grid"]'))
     (folder / "history.hgk").write_bytes(other_types)

@@ -3,9 +3,17 @@
 import numpy as np
 import torch
 
-from hgk.architectures import Architecture, compose, grouped, inhomogeneous, isotropic, two_layers, with_kinds
 from hgk.criteria import HoldOut, KFold, LeaveOneOut, MarginalLikelihood
-from hgk.kernels import HierarchicalKernel
+from hgk.kernels import (
+    Architecture,
+    HierarchicalKernel,
+    compose,
+    grouped,
+    inhomogeneous,
+    isotropic,
+    two_layers,
+    with_kinds,
+)
 from hgk.losses import (
     EpsilonInsensitive,
     Expectile,
@@ -15,7 +23,7 @@ from hgk.losses import (
     Pinball,
     SquaredHinge,
 )
-from hgk.machines import Rows
+from hgk.machines.base import Rows
 from hgk.solvers import Cholesky, Spectral
 
 D = 5

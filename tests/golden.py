@@ -180,7 +180,7 @@ def told(model, X):
 
 
 def error(model):
-    from hgk.verdicts import verdict
+    from hgk.insight import verdict
 
     return {name: v for name, v in (verdict(model) or {}).items() if isinstance(v, float)}
 

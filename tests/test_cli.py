@@ -18,10 +18,10 @@ import pytest
 from typer.testing import CliRunner
 
 import hgk
-from hgk import cli, tables
-from hgk.cli import models
+from hgk import cli
+from hgk.cli import models, tables
 from hgk.cli.shared import Console
-from hgk.explain import contributions
+from hgk.insight import contributions
 from hgk.progress import Progress
 
 pytest.importorskip("safetensors", reason="needs safetensors")
@@ -142,7 +142,7 @@ def test_groups_and_the_task_are_kept(call, tmp_path, folder):
 
 
 def test_info_tells_the_error_that_the_report_tells(call, folder, tmp_path):
-    from hgk.findings import errors
+    from hgk.insight.findings import errors
 
     for name in ("price", "sold"):
         (score, *_) = errors(hgk.load(folder / f"{name}.hgk"), compare=False)
@@ -429,11 +429,11 @@ def test_debug_shows_where(call, tmp_path):
 
 
 def test_a_report_without_its_module_is_refused_before_the_fit(call, folder, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "hgk.report", None)
+    monkeypatch.setitem(sys.modules, "hgk.report.page", None)
     arguments = ["fit", folder / "houses.csv", "--target", "price", "--out", tmp_path / "m.hgk"]
     code, _, err = call(*arguments, "--report", tmp_path / "r.html")
     assert code == 2
-    assert "--report needs hgk.report" in err
+    assert "--report needs hgk.report.page" in err
     assert not list(tmp_path.iterdir())
 
 

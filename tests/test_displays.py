@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 from sklearn.datasets import make_friedman1
 
-from hgk import HGKClassifier, HGKRegressor, findings, two_layers
-from hgk.displays import EffectDisplay, KernelTreeDisplay, LearningDisplay, RelevanceDisplay
+from hgk import HGKClassifier, HGKRegressor, two_layers
+from hgk.insight import findings
+from hgk.report.displays import EffectDisplay, KernelTreeDisplay, LearningDisplay, RelevanceDisplay
 
 plt = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
 
@@ -123,13 +124,13 @@ def test_what_cannot_be_drawn_gets_one_sentence(model):
 def test_matplotlib_is_imported_late_and_missed_in_one_sentence():
     script = """
 import sys
-import hgk.displays
+import hgk.report.displays
 assert "matplotlib" not in sys.modules
 sys.modules["matplotlib"] = None
 from hgk import HGKRegressor
 model = HGKRegressor("plain").fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
 try:
-    hgk.displays.RelevanceDisplay.from_estimator(model)
+    hgk.report.displays.RelevanceDisplay.from_estimator(model)
 except ImportError as error:
     print(error)
 """

@@ -82,12 +82,20 @@ def public(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["hgk", "hgk.bench.methods", "hgk.displays", "hgk.explain", "hgk.hkl", "hgk.losses", "hgk.solvers"],
+    [
+        "hgk",
+        "hgk.bench.methods",
+        "hgk.report.displays",
+        "hgk.insight",
+        "hgk.bench.peers.hkl",
+        "hgk.losses",
+        "hgk.solvers",
+    ],
 )
 def test_every_public_name_is_in_the_reference(name):
     helpers = {"hgk.losses.check_level"}
     assert public(name) - helpers <= referenced()
-    assert {"hgk.report.write_report", "hgk.report.report", "hgk.files.describe"} <= referenced()
+    assert {"hgk.report.write_report", "hgk.report.report", "hgk.storage.describe"} <= referenced()
 
 
 def test_every_name_in_the_reference_exists_and_says_what_it_is():

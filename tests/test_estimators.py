@@ -27,10 +27,10 @@ from hgk import (
     isotropic,
     two_layers,
 )
-from hgk.machines import train
-from hgk.plans import PRESETS
+from hgk.learners.plans import PRESETS
+from hgk.machines.base import train
 from hgk.progress import Progress
-from hgk.selection import search
+from hgk.search.selection import search
 
 SHORT = Algorithm1(M=1, L=1, N1=10, N2=5, N3=2)
 

@@ -20,8 +20,8 @@ from hgk import (
     two_layers,
     with_kinds,
 )
-from hgk.explain import contributions, given_rows, influence, node_terms, plain_remark
-from hgk.machines import functions
+from hgk.insight import contributions, given_rows, influence, node_terms, plain_remark
+from hgk.machines.base import functions
 
 
 def friedman(n=80):

@@ -32,13 +32,15 @@ from hgk import (
     ModelFileError,
     arrays,
     compose,
-    files,
-    findings,
     inhomogeneous,
     isotropic,
     two_layers,
 )
-from hgk.codec import Decoder, Encoder, Malformed
+from hgk.insight import findings
+from hgk.kernels.architecture import DEEPEST
+from hgk.storable import Malformed
+from hgk.storage import files
+from hgk.storage.codec import Decoder, Encoder
 
 pytest.importorskip("safetensors", reason="needs safetensors")
 
@@ -493,12 +495,12 @@ def test_a_hostile_description_with_a_fitting_checksum_is_refused(blob, tmp_path
 def test_a_tree_too_deep_to_walk_is_refused(blob, tmp_path):
     """Kernels and their printing go down a tree by recursion."""
     description, header, body = parted(blob)
-    for layers, said in ((files.DEEPEST - 1, None), (files.DEEPEST, "more than 64 layers"), (50_000, "more than 64")):
+    for layers, said in ((DEEPEST - 1, None), (DEEPEST, "more than 64 layers"), (50_000, "more than 64")):
         tree = {"type": "Architecture", "d": 7, "coordinates": [[0]], "parents": [[0]] * layers}
         hostile = changed(description, ("model", "parameters"), {"pairs": [["architecture", tree]]})
         if said is None:
             (tmp_path / "deep.hgk").write_bytes(sealed(hostile, header, body))
-            assert hgk.load(tmp_path / "deep.hgk").architecture.depth == files.DEEPEST
+            assert hgk.load(tmp_path / "deep.hgk").architecture.depth == DEEPEST
         else:
             refused(tmp_path, sealed(hostile, header, body), said)
 
@@ -677,7 +679,7 @@ def test_a_read_only_memory_map_of_joblib_loads_without_a_warning(fitted, tmp_pa
 def test_the_codec_refuses_types_it_was_not_asked_for():
     encoder = Encoder()
     document = encoder({"a": (1, 2.0, None, "x", True), "b": np.arange(3.0)})
-    decoder = Decoder(encoder.arrays, {}, {})
+    decoder = Decoder(encoder.arrays)
     entry = tuple[int, float, None, str, bool] | np.ndarray
     back = decoder(document, dict[str, entry])
     assert back["a"] == (1, 2.0, None, "x", True)

@@ -16,20 +16,19 @@ from sklearn.datasets import load_digits, make_friedman1
 
 import hgk
 from cases import ARCHITECTURES, random_kernel, random_rows
-from hgk import Algorithm1, HGKClassifier, HGKQuantileRegressor, HGKRegressor, arrays, fused, inhomogeneous, two_layers
-from hgk.architectures import compose, with_kinds
+from hgk import Algorithm1, HGKClassifier, HGKQuantileRegressor, HGKRegressor, arrays, inhomogeneous, two_layers
 from hgk.criteria import LeaveOneOut
-from hgk.fused.chains import Slopes
-from hgk.gradients import Effort, Trial, all_kinds, last_round, mixed
-from hgk.kernels import HierarchicalKernel, Sweep
-from hgk.machines import Rows, train
+from hgk.kernels import HierarchicalKernel, Sweep, compose, fused, with_kinds
+from hgk.kernels.fused.chains import Slopes
+from hgk.learners.gradients import Effort, Trial, all_kinds, last_round, mixed
+from hgk.machines.base import Rows, train
 from hgk.optimisers.adam import Adam, Run
 from hgk.optimisers.annealing import LONGEST, Annealing, anneal, anneal_all
 from hgk.optimisers.armijo import Descending, descend, descend_all
 from hgk.optimisers.objective import Objective, Risk, loads, risks_all
 from hgk.optimisers.recorded import RecordedRun, run_together
 from hgk.progress import Progress
-from hgk.selection import Task, fold_numbers, lam_grid, search
+from hgk.search.selection import Task, fold_numbers, lam_grid, search
 
 HERE = torch.cuda.is_available()
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and fused.installed()
@@ -97,7 +96,7 @@ def test_long_places_are_the_same_places(name, monkeypatch):
     _, (ours, _), (square, _) = twins(name, torch.float32)
     alpha, G = torch.ones(ours.shape[1], 3, device=DEVICE), torch.ones(square.shape, device=DEVICE)
     expected = ours.matrix(), ours.multiply(alpha), *square.backward(G)
-    monkeypatch.setattr(sys.modules["hgk.fused.sweep"], "LONG", 1)
+    monkeypatch.setattr(sys.modules["hgk.kernels.fused.sweep"], "LONG", 1)
     assert ours._index(ours.layout.first).dtype == torch.int64
     for found, wanted in zip((ours.matrix(), ours.multiply(alpha), *square.backward(G)), expected, strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-7)
@@ -368,7 +367,7 @@ def test_a_processor_never_sees_triton():
     code = (
         "import sys; from sklearn.datasets import load_diabetes; from hgk import HGKRegressor\n"
         "X, y = load_diabetes(return_X_y=True); HGKRegressor(random_state=0).fit(X[:60], y[:60]).predict(X)\n"
-        "assert not {'hgk.fused.tiles', 'hgk.fused.moves', 'hgk.fused.slopes'} & set(sys.modules)"
+        "assert not {f'hgk.kernels.fused.{name}' for name in ('tiles', 'moves', 'slopes')} & set(sys.modules)"
     )
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)

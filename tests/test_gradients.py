@@ -11,8 +11,8 @@ from joblib import parallel_config
 from sklearn.datasets import load_diabetes, make_friedman1
 from sklearn.metrics import log_loss
 
-import hgk.estimators
-import hgk.gradients
+import hgk.estimators.base
+import hgk.learners.gradients
 from cases import ARCHITECTURES, random_rows
 from hgk import (
     Architecture,
@@ -24,9 +24,10 @@ from hgk import (
     isotropic,
     two_layers,
 )
-from hgk.calibration import Calibration
 from hgk.criteria import LeaveOneOut
-from hgk.gradients import (
+from hgk.inputs.table import MOST_STEPS, Encoder, Reader
+from hgk.kernels import HierarchicalKernel
+from hgk.learners.gradients import (
     MEMBERS,
     NARROWING,
     Effort,
@@ -39,12 +40,11 @@ from hgk.gradients import (
     usual_effort,
     warped,
 )
-from hgk.inputs import MOST_STEPS, Encoder, Reader
-from hgk.kernels import HierarchicalKernel
-from hgk.machines import OnCentres, Rows, clipped_risk
+from hgk.machines.base import OnCentres, Rows, clipped_risk
 from hgk.optimisers.adam import HIGHEST, LOWEST, Adam, Run, Watch, one_cycle
 from hgk.progress import Progress
-from hgk.selection import Task
+from hgk.search.selection import Task
+from hgk.targets.calibration import Calibration
 
 
 def start(architecture, rows, **settings):
@@ -293,7 +293,7 @@ def test_the_judge_is_the_machine_without_the_rows_set_aside():
 
 def test_the_width_follows_the_rows_where_detail_is_to_be_had(monkeypatch):
     """A detailed function without noise, and hardly learned weights: a narrower kernel predicts better."""
-    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n, features, outputs: Effort(9, 3, 60))
+    monkeypatch.setattr(hgk.learners.gradients, "usual_effort", lambda n, features, outputs: Effort(9, 3, 60))
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (1500, 2))
     for noise, exponent in ((0, NARROWING[1]), (3, 0.0)):
@@ -365,7 +365,7 @@ def test_no_gradient_and_no_width_sees_the_rows_set_aside(monkeypatch):
     """The central promise: everything is learned without the rows that choose."""
     X, y = make_friedman1(3100, n_features=5, random_state=0)
     seen, judged, searched = [], [], []
-    original, judge, grid = hgk.gradients.Run, hgk.gradients.Judge.of, hgk.gradients.search
+    original, judge, grid = hgk.learners.gradients.Run, hgk.learners.gradients.Judge.of, hgk.learners.gradients.search
 
     class Spy(original):
         def __init__(self, settings, kernel, rows, *more, **options):
@@ -381,18 +381,22 @@ def test_no_gradient_and_no_width_sees_the_rows_set_aside(monkeypatch):
         searched.append(rows.X)
         return grid(kernel, rows, *more, **options)
 
-    monkeypatch.setattr(hgk.gradients, "Run", Spy)
-    monkeypatch.setattr(hgk.gradients.Judge, "of", staticmethod(of))
-    monkeypatch.setattr(hgk.gradients, "search", search)
-    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n, features, outputs: Effort(9, 2, 50, 2, 60, 3, 60))
-    monkeypatch.setattr(hgk.gradients.Averages, "clearly_better", lambda *_: True)  # than plain, after two steps
-    monkeypatch.setattr(hgk.gradients, "SEVERAL", 1)  # so that all kinds are tried
+    monkeypatch.setattr(hgk.learners.gradients, "Run", Spy)
+    monkeypatch.setattr(hgk.learners.gradients.Judge, "of", staticmethod(of))
+    monkeypatch.setattr(hgk.learners.gradients, "search", search)
+    monkeypatch.setattr(
+        hgk.learners.gradients, "usual_effort", lambda n, features, outputs: Effort(9, 2, 50, 2, 60, 3, 60)
+    )
+    monkeypatch.setattr(
+        hgk.learners.gradients.Averages, "clearly_better", lambda *_: True
+    )  # than plain, after two steps
+    monkeypatch.setattr(hgk.learners.gradients, "SEVERAL", 1)  # so that all kinds are tried
     model = HGKRegressor(random_state=0).fit(X, y)
     (rows, verdict) = judged[0]
     aside = {tuple(row) for row in rows[verdict.out].tolist()}
     watched = {tuple(row) for row in rows[verdict.watched].tolist()}
     assert len(aside) == 620
-    assert len(watched) == hgk.gradients.WATCHED
+    assert len(watched) == hgk.learners.gradients.WATCHED
     assert not aside & watched
     # four kinds, two rounds; then those chosen, on all rows
     at = next(i for i, e in enumerate(model.history_) if e["stage"] == "chosen")
@@ -437,13 +441,13 @@ def test_the_last_round_moves_learned_kernels_a_little_with_the_noise_of_the_jud
             begun.append((settings, len(rows), options["lam"]))
             super().__init__(settings, kernel, rows, *more, **options)
 
-    monkeypatch.setattr(hgk.gradients, "Run", Spy)
+    monkeypatch.setattr(hgk.learners.gradients, "Run", Spy)
     tree, rng = ARCHITECTURES["all kinds"], np.random.default_rng(0)
     kernel = HierarchicalKernel(tree, tree.start(rows.spread, rng))
     task = Task(rows, np.arange(200) % 5, np.array([1e-3]), 1.0)
     plain, other = (Trial(name, [kernel], 1e-4, rows.Y, 50) for name in ("plain", "all kinds"))
     effort = Effort(9, 1, 50, 1, 50, 4, 75)
-    same, moved = hgk.gradients.last_round([plain, other], effort, task, rng, Progress(), 2)
+    same, moved = hgk.learners.gradients.last_round([plain, other], effort, task, rng, Progress(), 2)
     assert same is plain
     assert moved.name == "all kinds"
     ((settings, many, lam),) = begun
@@ -453,7 +457,7 @@ def test_the_last_round_moves_learned_kernels_a_little_with_the_noise_of_the_jud
         live = then > 0
         assert torch.equal(now > 0, live)
         assert 0 < float((now[live] / then[live]).log().abs().max()) < 4 * settings.rate
-    assert hgk.gradients.last_round([plain], effort, task, rng, Progress(), 2) == [plain]
+    assert hgk.learners.gradients.last_round([plain], effort, task, rng, Progress(), 2) == [plain]
 
 
 def test_runs_in_turns_end_where_they_end_alone():
@@ -468,7 +472,7 @@ def test_runs_in_turns_end_where_they_end_alone():
     alone = [run.run() for run in runs()]
     for workers in (1, 2, 5):
         together = list(runs())
-        hgk.gradients._in_turns(together, workers)
+        hgk.learners.gradients._in_turns(together, workers)
         assert [run.step for run in together] == [3, 5, 4]
         for run, kernel in zip(together, alone, strict=True):
             for now, then in zip(run.result().W, kernel.W, strict=True):
@@ -477,8 +481,12 @@ def test_runs_in_turns_end_where_they_end_alone():
 
 def test_no_last_round_with_a_loss_whose_machines_are_judged_on_the_rows_set_aside(monkeypatch):
     X, y = make_friedman1(200, n_features=5, random_state=0)
-    monkeypatch.setattr(hgk.gradients, "usual_effort", lambda n, features, outputs: Effort(9, 2, 50, 0, 0, 3, 60))
-    monkeypatch.setattr(hgk.gradients.Averages, "clearly_better", lambda *_: True)  # than plain, after two steps
+    monkeypatch.setattr(
+        hgk.learners.gradients, "usual_effort", lambda n, features, outputs: Effort(9, 2, 50, 0, 0, 3, 60)
+    )
+    monkeypatch.setattr(
+        hgk.learners.gradients.Averages, "clearly_better", lambda *_: True
+    )  # than plain, after two steps
     for loss, taken in (("least_squares", True), ("hinge", False)):
         model = HGKClassifier(loss=loss, random_state=0).fit(X, y > np.median(y))
         assert any("fold" not in e for e in model.history_ if e["stage"] == "adam") == taken

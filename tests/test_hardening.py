@@ -19,10 +19,11 @@ from joblib.externals import loky
 from sklearn.base import clone
 
 import hgk
-from hgk import HGKClassifier, HGKRegressor, arrays, tables
+from hgk import HGKClassifier, HGKRegressor, arrays
 from hgk.bench.store import Store
-from hgk.files import write_atomically
+from hgk.cli import tables
 from hgk.report import write_report
+from hgk.storage.files import write_atomically
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}

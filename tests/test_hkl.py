@@ -18,12 +18,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hgk import arrays
 from hgk.bench.methods import METHODS, Effort
-from hgk.hkl import HKLRegressor
-from hgk.hkl.active import ROOT_WEIGHT, ActiveSet, Block, Design
-from hgk.hkl.bases import Gaussians, Polynomials
-from hgk.hkl.certificate import Bounds
-from hgk.hkl.grid import ROOT, Hull, child, degree, parents
-from hgk.hkl.reduced import ByFeatures, ByRows, zeta
+from hgk.bench.peers.hkl import HKLRegressor
+from hgk.bench.peers.hkl.active import ROOT_WEIGHT, ActiveSet, Block, Design
+from hgk.bench.peers.hkl.bases import Gaussians, Polynomials
+from hgk.bench.peers.hkl.certificate import Bounds
+from hgk.bench.peers.hkl.grid import ROOT, Hull, child, degree, parents
+from hgk.bench.peers.hkl.reduced import ByFeatures, ByRows, zeta
 
 DATA = Path(os.environ.get("HGK_DATA_HOME", "no data folder"))
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from hgk import HGKClassifier, HGKRegressor, HierarchicalKernel, inhomogeneous
-from hgk.inputs import Category, Encoder, Numeric, Reader, merge_rows, split
+from hgk.inputs.table import Category, Encoder, Numeric, Reader, merge_rows, split
 
 
 def numeric(x, weight=None, **options):

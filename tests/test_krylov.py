@@ -5,11 +5,10 @@ import pytest
 import torch
 
 from cases import ARCHITECTURES, random_kernel, random_rows
-from hgk import selection
-from hgk.architectures import isotropic
-from hgk.kernels import HierarchicalKernel
-from hgk.machines import Rows
-from hgk.selection import fold_numbers, lam_grid, search
+from hgk.kernels import HierarchicalKernel, isotropic
+from hgk.machines.base import Rows
+from hgk.search import selection
+from hgk.search.selection import fold_numbers, lam_grid, search
 from hgk.solvers import fold_risks, krylov
 from reference import machine
 

@@ -9,9 +9,11 @@ import torch
 from sklearn.kernel_ridge import KernelRidge
 
 from cases import ARCHITECTURES, SOLVERS, random_kernel, random_rows
-from hgk import arrays, kernels, machines
+from hgk import arrays
 from hgk.kernels import HierarchicalKernel, MeanKernel
-from hgk.machines import (
+from hgk.kernels import hierarchical as kernels
+from hgk.machines import base as machines
+from hgk.machines.base import (
     Machine,
     OnCentres,
     Rows,

@@ -15,13 +15,14 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.metrics import log_loss
 
 import hgk
-from hgk import HGKClassifier, HGKQuantileRegressor, HGKRegressor, arrays, problems, selection
-from hgk.calibration import Calibration
-from hgk.explain import contributions, influence
+from hgk import HGKClassifier, HGKQuantileRegressor, HGKRegressor, arrays
+from hgk.insight import contributions, influence
 from hgk.losses import BoxLoss, EpsilonInsensitive, Hinge, LeastSquares, Logistic, Loss, Pinball
-from hgk.machines import weighted_quantile
+from hgk.machines.base import weighted_quantile
 from hgk.progress import Progress
+from hgk.search import problems, selection
 from hgk.solvers import BoxDual
+from hgk.targets.calibration import Calibration
 
 LEVELS = [0.1, 0.5, 0.9]
 PAGE = (Path(__file__).parents[1] / "docs" / "losses.md").read_text()

@@ -8,8 +8,8 @@ import torch
 
 from cases import ARCHITECTURES, random_kernel, random_rows
 from hgk import arrays
-from hgk.architectures import inhomogeneous, isotropic, two_layers
-from hgk.machines import Rows, clipped_risk, train
+from hgk.kernels import inhomogeneous, isotropic, two_layers
+from hgk.machines.base import Rows, clipped_risk, train
 from hgk.optimisers import Algorithm1, algorithm1, annealing
 from hgk.optimisers.annealing import LONGEST, MOVE, Annealing, Block, accepts, anneal, draws
 from hgk.optimisers.armijo import SLOPE, Descending, descend

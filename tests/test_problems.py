@@ -8,15 +8,15 @@ import torch
 from sklearn.svm import LinearSVC
 
 from cases import ARCHITECTURES, random_kernel, random_rows
-from hgk import problems
 from hgk.arrays import single_blas
-from hgk.calibration import Coupling
 from hgk.losses import Expectile, Hinge, LeastSquares, Logistic, Pinball
-from hgk.machines import Rows, average
+from hgk.machines.base import Rows, average
 from hgk.optimisers import Algorithm1
 from hgk.optimisers.annealing import Block
 from hgk.optimisers.objective import Objective
-from hgk.problems import (
+from hgk.progress import Progress
+from hgk.search import problems
+from hgk.search.problems import (
     Choice,
     Folds,
     LossGrid,
@@ -33,9 +33,9 @@ from hgk.problems import (
     train_on_folds,
     train_part,
 )
-from hgk.progress import Progress
-from hgk.selection import Task, fold_numbers, kernel_per_fold, lam_grid, search_with
+from hgk.search.selection import Task, fold_numbers, kernel_per_fold, lam_grid, search_with
 from hgk.solvers import solver_for
+from hgk.targets.calibration import Coupling
 
 KERNEL = random_kernel(ARCHITECTURES["depth 2, balanced"])
 OTHER = random_kernel(ARCHITECTURES["smooth and rough"], seed=1)
@@ -346,7 +346,7 @@ def test_predictions_are_clipped_before_a_risk():
 
 def test_a_path_on_some_of_many_rows_has_the_same_c(monkeypatch):
     problem, rows = PROBLEMS["logistic"], rows_for(PROBLEMS["logistic"])
-    monkeypatch.setattr("hgk.problems.SOME", 20)
+    monkeypatch.setattr("hgk.search.problems.SOME", 20)
     state, lams = Folds.of(problem, [(KERNEL, 1.0)], rows, folds_of(60)), np.array([1e-1, 1e-3])
     path = state.path(0, lams, complete=True)
     some = path.alphas[0].any(1).nonzero()[:, 0]

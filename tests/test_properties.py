@@ -12,8 +12,8 @@ from sklearn.base import clone
 
 import hgk
 from hgk import HierarchicalKernel
-from hgk.hkl import HKLRegressor
-from hgk.inputs import Encoder, Inputs, Reader, merge_rows, split
+from hgk.bench.peers.hkl import HKLRegressor
+from hgk.inputs.table import Encoder, Inputs, Reader, merge_rows, split
 from strategies import attempted, columns, examples, frames, model_of, tables, targets, weights
 
 PRESETS = ["plain", "default"]

@@ -6,9 +6,7 @@ import pytest
 import torch
 
 from cases import ARCHITECTURES, random_kernel, random_rows
-from hgk.architectures import compose, two_layers, with_kinds
-from hgk.kernels import HierarchicalKernel
-from hgk.pruning import pruned
+from hgk.kernels import HierarchicalKernel, compose, pruned, two_layers, with_kinds
 
 
 def uneven(architecture, seed=0, gamma=0.8):

@@ -12,10 +12,10 @@ from hgk import HGKClassifier, HGKQuantileRegressor, HGKRegressor
 from hgk.criteria import LeaveOneOut
 from hgk.kernels import MeanKernel
 from hgk.losses import Hinge
-from hgk.machines import Rows, functions, train, train_on_centres, train_on_mean
-from hgk.problems import Choice, Problem, gathered, train_on_folds
+from hgk.machines.base import Rows, functions, train, train_on_centres, train_on_mean
 from hgk.progress import Progress
-from hgk.selection import Task, divide, fold_numbers
+from hgk.search.problems import Choice, Problem, gathered, train_on_folds
+from hgk.search.selection import Task, divide, fold_numbers
 
 N, LAM = 14, 0.02
 

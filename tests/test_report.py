@@ -17,9 +17,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import confusion_matrix, r2_score, roc_auc_score
 
 from browsing import Tags, assert_quiet, forget, keys
-from hgk import Adam, HGKClassifier, HGKRegressor, HierarchicalKernel, compose, findings, two_layers
-from hgk.machines import Rows, functions, loo_average, proportions, train, train_on_mean, wrong_classes
-from hgk.report import report, report_data, write_report
+from hgk import Adam, HGKClassifier, HGKRegressor, HierarchicalKernel, compose, two_layers
+from hgk.insight import findings
+from hgk.machines.base import Rows, functions, loo_average, proportions, train, train_on_mean, wrong_classes
+from hgk.report import write_report
+from hgk.report.page import report, report_data
 
 HOSTILE = "<script>alert('x')</script>&\"`${1}\\u003c"
 COLUMNS = [HOSTILE, "größe, 尺寸 🙂", "</script><b>", "plain"]

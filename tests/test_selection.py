@@ -7,13 +7,12 @@ import pytest
 import torch
 
 from cases import random_rows
-from hgk import selection
-from hgk.architectures import inhomogeneous, isotropic, two_layers
-from hgk.kernels import HierarchicalKernel
-from hgk.machines import train
+from hgk.kernels import HierarchicalKernel, inhomogeneous, isotropic, two_layers
+from hgk.machines.base import train
 from hgk.optimisers import Algorithm1
 from hgk.progress import Progress
-from hgk.selection import (
+from hgk.search import selection
+from hgk.search.selection import (
     Grid,
     GridResult,
     Task,

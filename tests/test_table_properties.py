@@ -12,7 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hgk import cli, tables
+from hgk import cli
+from hgk.cli import tables
 from strategies import examples, is_sentence
 
 pytest.importorskip("pyarrow", reason="needs pyarrow")

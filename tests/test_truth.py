@@ -17,8 +17,8 @@ from sklearn.metrics import accuracy_score, log_loss, mean_pinball_loss
 from sklearn.preprocessing import OneHotEncoder
 
 from hgk import HGKClassifier, HGKQuantileRegressor, HGKRegressor, arrays
+from hgk.insight import verdict
 from hgk.solvers import Cholesky
-from hgk.verdicts import verdict
 
 # ------------------------------------------------------------------------- few distinct rows, noisy labels
 

@@ -19,12 +19,13 @@ import pandas as pd
 import pytest
 
 import hgk
-from hgk import HGKClassifier, HGKRegressor, columnar, files, findings, tables
+from hgk import HGKClassifier, HGKRegressor
 from hgk.bench import datasets
-from hgk.cli import models
-from hgk.explain import plain_remark
-from hgk.files import ModelFileError, printable
-from hgk.report import report
+from hgk.cli import models, tables
+from hgk.insight import findings, plain_remark
+from hgk.report.page import report
+from hgk.storage import ModelFileError, columnar, files
+from hgk.storage.files import printable
 
 pytest.importorskip("safetensors", reason="needs safetensors")
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -534,7 +535,7 @@ def embedded(page):
 
 def ticks_of(ranges):
     """As the report's script finds them, in a process that must come to an end."""
-    script = (ROOT / "src" / "hgk" / "pages" / "report.js").read_text()
+    script = (ROOT / "src" / "hgk" / "report" / "web" / "report.js").read_text()
     function = re.search(r"^function ticks.*?^}", script, re.DOTALL | re.MULTILINE)[0]
     program = f"{function}\nconsole.log(JSON.stringify({json.dumps(ranges)}.map(r => ticks(r, 8))))"
     ended = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True, timeout=30)

@@ -11,9 +11,10 @@ import polars as pl
 import pytest
 
 import hgk
-from hgk import HGKClassifier, HGKRegressor, tables
-from hgk.inputs import Category, fewest_rows, split
-from hgk.numerals import Marks, numbers, reading
+from hgk import HGKClassifier, HGKRegressor
+from hgk.cli import tables
+from hgk.inputs.numerals import Marks, numbers, reading
+from hgk.inputs.table import Category, fewest_rows, split
 
 pytest.importorskip("safetensors", reason="needs safetensors")
 pytest.importorskip("pyarrow", reason="needs pyarrow")

@@ -13,7 +13,7 @@ import pandas as pd
 from sklearn.datasets import make_friedman1
 
 from hgk import HGKRegressor
-from hgk.displays import EffectDisplay, KernelTreeDisplay, LearningDisplay, RelevanceDisplay
+from hgk.report.displays import EffectDisplay, KernelTreeDisplay, LearningDisplay, RelevanceDisplay
 
 # y = 10 sin(π a b) + 20 (c - 1/2)² + 10 d + 5 e + noise; f and g do not matter
 X, y = make_friedman1(300, n_features=7, noise=1.0, random_state=0)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from hgk import HGKRegressor
-from hgk.displays import KernelTreeDisplay
+from hgk.report.displays import KernelTreeDisplay
 
 rng = np.random.default_rng(0)
 n = 1200

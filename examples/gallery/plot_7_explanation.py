@@ -2,7 +2,7 @@
 Reading the explanation of a prediction
 =======================================
 
-A kernel machine predicts by a sum over its training rows. ``hgk.explain`` gives the terms of this sum, and the
+A kernel machine predicts by a sum over its training rows. ``hgk.insight`` gives the terms of this sum, and the
 influence of every training row: the prediction, less what it would be without the row. Both are exact for the kernel
 and λ at hand; nothing is sampled, and no second model is fitted. The table is made up: rents by place and area, with
 three expensive spots.
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from hgk import HGKRegressor
-from hgk.explain import contributions, given_rows, influence
+from hgk.insight import contributions, given_rows, influence
 
 rng = np.random.default_rng(0)
 n = 250

@@ -4,18 +4,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hgk.adapters import GaussianProcessKernel
-    from hgk.architectures import Architecture, compose, grouped, inhomogeneous, isotropic, two_layers, with_kinds
     from hgk.estimators import (
         CompactModelError,
+        GaussianProcessKernel,
         HGKClassifier,
         HGKQuantileRegressor,
         HGKRegressor,
         StoppedEarlyWarning,
     )
-    from hgk.files import ModelFileError, load, save
-    from hgk.kernels import HierarchicalKernel
+    from hgk.kernels import (
+        Architecture,
+        HierarchicalKernel,
+        compose,
+        grouped,
+        inhomogeneous,
+        isotropic,
+        two_layers,
+        with_kinds,
+    )
     from hgk.optimisers import Adam, Algorithm1
+    from hgk.storage import ModelFileError, load, save
 
 __version__ = "0.1.0"
 
@@ -42,18 +50,26 @@ __all__ = [
 ]
 
 _HOMES = {
-    "adapters": ["GaussianProcessKernel"],
-    "architectures": ["Architecture", "compose", "grouped", "inhomogeneous", "isotropic", "two_layers", "with_kinds"],
     "estimators": [
         "CompactModelError",
+        "GaussianProcessKernel",
         "HGKClassifier",
         "HGKQuantileRegressor",
         "HGKRegressor",
         "StoppedEarlyWarning",
     ],
-    "files": ["ModelFileError", "load", "save"],
-    "kernels": ["HierarchicalKernel"],
+    "kernels": [
+        "Architecture",
+        "HierarchicalKernel",
+        "compose",
+        "grouped",
+        "inhomogeneous",
+        "isotropic",
+        "two_layers",
+        "with_kinds",
+    ],
     "optimisers": ["Adam", "Algorithm1"],
+    "storage": ["ModelFileError", "load", "save"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

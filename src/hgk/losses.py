@@ -30,6 +30,8 @@ from typing import ClassVar
 
 import torch
 
+from hgk.storable import storable
+
 Level = float | torch.Tensor
 
 
@@ -129,6 +131,7 @@ class BoxLoss(Loss):
         return u * y + self.tube * u.abs()
 
 
+@storable
 @dataclass(frozen=True)
 class Hinge(BoxLoss):
     """(1 - y t)₊ for labels ±1: margins."""
@@ -139,6 +142,7 @@ class Hinge(BoxLoss):
         return (-y).clamp_max(0), (-y).clamp_min(0)
 
 
+@storable
 @dataclass(frozen=True)
 class Pinball(BoxLoss):
     """τ (y - t)₊ + (1 - τ)(t - y)₊: the τ-quantile."""
@@ -160,6 +164,7 @@ class Pinball(BoxLoss):
         return _count(self.tau)
 
 
+@storable
 @dataclass(frozen=True)
 class EpsilonInsensitive(BoxLoss):
     """(|y - t| - ε)₊: the absolute deviation beyond a tube."""
@@ -192,6 +197,7 @@ class SmoothLoss(Loss):
         """∂²L/∂t²; where the derivative has a kink, that of one side."""
 
 
+@storable
 @dataclass(frozen=True)
 class SquaredHinge(SmoothLoss):
     """(1 - y t)₊² for labels ±1."""
@@ -215,6 +221,7 @@ class SquaredHinge(SmoothLoss):
         return u * y + u**2 / 4
 
 
+@storable
 @dataclass(frozen=True)
 class Logistic(SmoothLoss):
     """log(1 + e^(-y t)) for labels ±1; at its minimiser P(y = 1) = 1 / (1 + e⁻ᵗ). It cannot be clipped."""
@@ -241,6 +248,7 @@ class Logistic(SmoothLoss):
         return float("inf")
 
 
+@storable
 @dataclass(frozen=True)
 class Expectile(SmoothLoss):
     """τ (y - t)₊² + (1 - τ)(t - y)₊²: the τ-expectile. At τ = 1/2 half of least squares, so λ there is λ/2 here."""
@@ -275,6 +283,7 @@ class Expectile(SmoothLoss):
         return _count(self.tau)
 
 
+@storable
 @dataclass(frozen=True)
 class LeastSquares(SmoothLoss):
     """w (y - t)² with w = ``above`` for positive labels and ``below`` for the others."""

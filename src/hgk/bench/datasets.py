@@ -26,10 +26,10 @@ from typing import BinaryIO
 import numpy as np
 import pandas as pd
 
-from hgk import columnar
 from hgk.arrays import available_memory, gibibytes
 from hgk.bench.protocol import as_numbers
-from hgk.files import open_regular, write_atomically
+from hgk.storage import columnar
+from hgk.storage.files import open_regular, write_atomically
 
 ENVIRONMENT = "HGK_DATA_HOME"
 

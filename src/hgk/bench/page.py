@@ -1,7 +1,7 @@
 """Recorded runs as one HTML page that needs nothing else: no server, no network, light and dark, printable.
 
 The tables are plain HTML written here; the figures are drawn by ``page.js``, which gets the numbers as JSON. What all
-pages share, and why nothing in the rows becomes markup, is in :mod:`hgk.pages`.
+pages share, and why nothing in the rows becomes markup, is in :mod:`hgk.report.web`.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,6 @@ from statistics import fmean, median
 from typing import Any
 
 from hgk.bench import published
-from hgk.bench.palette import looks
 from hgk.bench.published import BEST, SECOND
 from hgk.bench.summary import Cell, Row, Summary, baseline, plural, summarise
 from hgk.bench.tables import (
@@ -27,7 +26,8 @@ from hgk.bench.tables import (
     ranks_note,
     times_row,
 )
-from hgk.pages import assemble, colours, figure, or_none, plain_table, row_head, table, td, th, write
+from hgk.report.palette import looks
+from hgk.report.web import assemble, colours, figure, or_none, plain_table, row_head, table, td, th, write
 
 MARK_CLASS = {BEST: "best", SECOND: "second", 0: ""}
 MARK_WORD = {BEST: "best", SECOND: "second best", 0: ""}

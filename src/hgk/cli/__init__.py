@@ -21,7 +21,7 @@ from typer.main import get_command
 from hgk import __version__
 from hgk.cli import models
 from hgk.cli.shared import EXPECTED, Unusable
-from hgk.files import printable
+from hgk.storage.files import printable
 
 
 class Lazy(TyperGroup):

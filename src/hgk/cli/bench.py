@@ -18,8 +18,8 @@ from hgk.arrays import DEVICES
 from hgk.bench import datasets, protocol, runner, store
 from hgk.bench.methods import METHODS, Effort
 from hgk.cli.shared import EXPECTED, Force, Output, Unusable, cell, check_device, check_outputs, console, errors, say
-from hgk.files import printable
-from hgk.pages import is_page
+from hgk.report.web import is_page
+from hgk.storage.files import printable
 
 app = bench = typer.Typer(no_args_is_help=True, help="The paper's experiments: run, resume, tabulate.")
 EXPECTED.extend([datasets.DataError, runner.RunnerError, store.StoreError])

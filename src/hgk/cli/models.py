@@ -23,19 +23,19 @@ import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as Listing
 
-from hgk import tables
 from hgk.arrays import DEVICES
+from hgk.cli import tables
 from hgk.cli.shared import EXPECTED, Force, Output, Unusable, cell, check_device, check_outputs, console, errors, say
 from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor, StoppedEarlyWarning
-from hgk.explain import contributions, given_rows, node_terms, plain_remark, remark_on_plain
-from hgk.files import STEERING, describe, is_model, load, save
-from hgk.inputs import is_mixed
-from hgk.levels import Levels
-from hgk.numerals import Marks
-from hgk.pages import is_page
-from hgk.plans import PRESETS
+from hgk.inputs.numerals import Marks
+from hgk.inputs.table import is_mixed
+from hgk.insight import contributions, given_rows, in_words, node_terms, plain_remark, remark_on_plain, verdict
+from hgk.learners.plans import PRESETS
 from hgk.progress import ASIDE, Event
-from hgk.verdicts import in_words, verdict
+from hgk.report.web import is_page
+from hgk.storage import describe, load, save
+from hgk.storage.files import STEERING, is_model
+from hgk.targets.few_values import Levels
 
 EXPECTED.append(tables.TableError)
 Model = HGKRegressor | HGKQuantileRegressor | HGKClassifier
@@ -220,7 +220,7 @@ def _report_writer(report: Path | None):
     if report is None:
         return None
     try:
-        return importlib.import_module("hgk.report").write_report
+        return importlib.import_module("hgk.report.page").write_report
     except ModuleNotFoundError as error:
         raise Unusable(f"--report needs {error.name}; pip install the package, or leave --report out.") from error
 

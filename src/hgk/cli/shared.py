@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.text import Text
 
 from hgk.arrays import device_of
-from hgk.files import ModelFileError, open_regular, printable
+from hgk.storage import ModelFileError
+from hgk.storage.files import open_regular, printable
 
 console, errors = Console(highlight=False), Console(stderr=True, highlight=False)
 

@@ -28,15 +28,14 @@ from numbers import Integral
 import numpy as np
 import torch
 
-from hgk.architectures import Architecture, Weights
 from hgk.arrays import Buffers
 from hgk.criteria import LeaveOneOut
-from hgk.kernels import HierarchicalKernel
-from hgk.machines import Rows
-from hgk.pairs import batch_sweep
-from hgk.problems import Problem
+from hgk.kernels import Architecture, HierarchicalKernel, Weights, batch_sweep
+from hgk.machines.base import Rows
 from hgk.progress import Progress
+from hgk.search.problems import Problem
 from hgk.solvers.least_squares import cholesky
+from hgk.storable import storable
 
 # Bounds of the logarithms relative to their starting values: e^-6 switches a column off.
 LOWEST, HIGHEST = -6.0, 4.0
@@ -45,6 +44,7 @@ BETA1, BETA2 = 0.9, 0.99
 LAM_BOUNDS = math.log(1e-7), math.log(10.0)
 
 
+@storable
 @dataclass(frozen=True)
 class Adam:
     """Mini-batch Adam.

@@ -27,21 +27,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from hgk.architectures import Architecture, Weights, isotropic
-from hgk.kernels import HierarchicalKernel
-from hgk.machines import Rows, train
+from hgk.kernels import Architecture, HierarchicalKernel, Weights, isotropic
+from hgk.machines.base import Rows, train
 from hgk.optimisers.annealing import Annealing, anneal_all
 from hgk.optimisers.armijo import Descending, descend_all
 from hgk.optimisers.objective import Objective, Risk, risks_all
 from hgk.optimisers.wishes import side_by_side
-from hgk.problems import MAIN, Choice, Problem
 from hgk.progress import Progress
-from hgk.selection import FOLDS, Grid, fold_numbers, lam_grid, search_all, three_parts
+from hgk.search.problems import MAIN, Choice, Problem
+from hgk.search.selection import FOLDS, Grid, fold_numbers, lam_grid, search_all, three_parts
+from hgk.storable import storable
 
 # With fewer rows than this D2 has no more than two of them, and a risk on two rows teaches nothing.
 FEWEST_ROWS = 12
 
 
+@storable
 @dataclass(frozen=True)
 class Algorithm1:
     """Algorithm 1 with its parameters.

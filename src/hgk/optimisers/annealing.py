@@ -27,11 +27,10 @@ from functools import partial
 import numpy as np
 import torch
 
-from hgk.architectures import Architecture, Weights
 from hgk.arrays import row_blocks
-from hgk.fused.chains import LONGEST, Moves
-from hgk.kernels import Sweep
-from hgk.nodes import Pair
+from hgk.kernels import Architecture, Sweep, Weights
+from hgk.kernels.fused.chains import LONGEST, Moves
+from hgk.kernels.nodes import Pair
 from hgk.optimisers.objective import Objective, loads
 from hgk.progress import Progress
 

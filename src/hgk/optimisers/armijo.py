@@ -10,8 +10,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hgk.architectures import Weights
-from hgk.fused.chains import Slopes
+from hgk.kernels import Weights
+from hgk.kernels.fused.chains import Slopes
 from hgk.optimisers.objective import Objective, loads
 from hgk.optimisers.wishes import side_by_side
 from hgk.progress import Progress

@@ -16,13 +16,11 @@ from typing import Protocol, TypeVar
 
 import torch
 
-from hgk import fused
-from hgk.architectures import Weights
 from hgk.arrays import in_loads
-from hgk.fused.chains import Chain, Chains
-from hgk.kernels import HierarchicalKernel
-from hgk.machines import Rows
-from hgk.problems import MAIN, Problem
+from hgk.kernels import HierarchicalKernel, Weights, fused
+from hgk.kernels.fused.chains import Chain, Chains
+from hgk.machines.base import Rows
+from hgk.search.problems import MAIN, Problem
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from hgk.architectures import Weights
 from hgk.arrays import recorded, synchronise
 from hgk.criteria import LeaveOneOut
-from hgk.fused.sweep import FusedSweep, layout_of
+from hgk.kernels import Weights
+from hgk.kernels.fused.sweep import FusedSweep, layout_of
 from hgk.optimisers.adam import LAM_BOUNDS, Run, pace
 
 

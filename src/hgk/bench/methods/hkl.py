@@ -2,8 +2,8 @@
 
 from hgk.arrays import threads
 from hgk.bench.methods import Fitted, Method
-from hgk.hkl import HKLRegressor
-from hgk.hkl.estimator import BASES
+from hgk.bench.peers.hkl import HKLRegressor
+from hgk.bench.peers.hkl.estimator import BASES
 
 
 class HKL(Method):

@@ -1,0 +1,225 @@
+"""Exact explanations, from quantities that a fit already has.
+
+A prediction is a sum over training rows. With machines m of shares p_m (which sum to 1),
+
+    f(x) = Σ_i c_i(x),    c_i(x) = Σ_m p_m α_i^m k_m(x_i, x),
+
+clipped to [-1, 1] and, for regression, y = middle + half · f (a label of few values may come from f by
+:mod:`hgk.targets.few_values`). What stands between x and a training row x_i is a sum over the children of each tree's
+top node, with weights w_j and kernels k_j:
+
+    -log k_m(x_i, x) = γ⁻² Σ_j 2 w_j² (1 - k_j(x_i, x))
+
+The influence of training row i at x is f(x) - f^(-i)(x), where f^(-i) is trained without row i (of equal rows, without
+one of them), the kernel and c = nλ unchanged; it comes from the factor of the machine, without training again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from hgk.arrays import require_memory, row_blocks, threads_for
+from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor
+from hgk.kernels import HierarchicalKernel, Sweep
+from hgk.machines.base import average, loo_average, proportions
+from hgk.progress import tried_kinds
+
+Model = HGKRegressor | HGKQuantileRegressor | HGKClassifier
+
+
+@dataclass(frozen=True, eq=False)
+class Contributions:
+    """Predictions as sums over training rows, of which the k largest terms are named.
+
+    Attributes
+    ----------
+    base : ndarray of shape (n_outputs,)
+        The middle of the training labels, with the offset of a quantile's level; 0 for classification.
+    value : ndarray of shape (n_samples, n_outputs)
+        base + the sum of all contributions: the prediction before clipping (and before quantiles are put in order), or
+        the value of the decision function (of pairs of classes, where all are against all). A regression that has taken
+        a column for each of few values of the label (``machines_[0].levels``) has an output for each, like classes.
+        Where a label of two values has a power, it is the prediction before clipping and before the power.
+    rows : ndarray of shape (n_samples, n_outputs, k)
+        Which rows of the machine contribute most, in the order of size: indices into ``machines_[0].X`` (of
+        ``X_fit_``, where the machine is exact).
+    contribution, similarity : ndarray of shape (n_samples, n_outputs, k)
+        Their terms, in the unit of the labels, and their kernel values Σ p_m k_m.
+    rest : ndarray of shape (n_samples, n_outputs)
+        The sum of all other contributions.
+    """
+
+    base: np.ndarray
+    value: np.ndarray
+    rows: np.ndarray
+    contribution: np.ndarray
+    similarity: np.ndarray
+    rest: np.ndarray
+
+
+def contributions(model: Model, X, k: int | None = 5) -> Contributions:
+    """The training rows that matter most for the predictions at ``X``; ``k=None`` takes all of them.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from hgk import HGKRegressor
+    >>> from hgk.insight.explanations import contributions
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = HGKRegressor("plain", random_state=0).fit(X, y)
+    >>> found = contributions(model, X[:1])
+    >>> total = found.base + found.contribution.sum(-1) + found.rest
+    >>> bool(abs(total[0, 0] - model.predict(X[:1])[0]) < 1e-9)
+    True
+    """
+    features, machines = model._features(X), model.machines_
+    n, outputs = machines[0].alpha.shape
+    k = n if k is None else k
+    if not (isinstance(k, int) and k >= 1):
+        raise ValueError(f"k={k!r} was given; a whole number >= 1 is expected, or None for all rows.")
+    k = min(k, n)
+    base, half = _unit(model, outputs)
+    shape = len(features), outputs, k
+    rows, terms, similar = np.empty(shape, dtype=np.int64), np.empty(shape), np.empty(shape)
+    value = np.empty(shape[:2])
+    for block in row_blocks(len(features), n * outputs):
+        c, mean = _terms(model, features[block])
+        order = c.abs().argsort(dim=-1, descending=True, stable=True)[..., :k]
+        rows[block] = order.numpy()
+        terms[block] = c.gather(-1, order).numpy()
+        similar[block] = mean[:, None, :].expand(-1, outputs, -1).gather(-1, order).numpy()
+        value[block] = c.sum(-1).numpy()
+    total, terms = base + half * value, terms * half[:, None]
+    return Contributions(base, total, rows, terms, similar, total - base - terms.sum(-1))
+
+
+def _terms(model: Model, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """c_i(x), rows x outputs x training rows, and Σ p_m k_m(x_i, x)."""
+    c, mean = X.new_zeros(len(X), *model.machines_[0].alpha.T.shape), X.new_zeros(len(X), len(model.machines_[0].X))
+    for share, machine in zip(proportions(model.machines_), model.machines_, strict=True):
+        K = machine.kernel.matrix(X, machine.X)
+        mean += share * K
+        c += share * machine.alpha.T[None] * K[:, None, :]
+    return c, mean
+
+
+def _unit(model: Model, outputs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Middle and half of the range of the labels."""
+    if isinstance(model, HGKClassifier) or (outputs > 1 and model.machines_[0].levels is not None):
+        return np.zeros(outputs), np.ones(outputs)
+    middle, half = (np.resize(part, outputs) for part in (model._y_scaling.middle, model._y_scaling.half))
+    if isinstance(model, HGKQuantileRegressor):
+        middle = middle + half * model._offsets
+    return middle, half
+
+
+def node_terms(kernel: HierarchicalKernel, x: torch.Tensor, Z: torch.Tensor) -> np.ndarray:
+    """γ⁻² 2 w_j² (1 - k_j(x, z)) for the rows z of ``Z`` and the children j of the top node; sums to -log k(x, z).
+
+    At depth 1 there is one node, the top. ``x`` is one row of features, as are those of ``Z``.
+    """
+    depth = kernel.architecture.depth
+    if depth == 1:
+        return kernel.exponent(x.reshape(1, -1), Z).T.numpy() * kernel.gamma**-2
+    sweep = Sweep(kernel, x.reshape(1, -1), Z)
+    _, layers = sweep.kernels((slice(0, 1), slice(0, len(Z))))
+    w2 = 2 * kernel.W[depth - 1] ** 2
+    return torch.stack([w * (1 - k[0]) for w, k in zip(w2, layers[-1], strict=True)], 1).numpy() * kernel.gamma**-2
+
+
+def given_rows(model: Model) -> np.ndarray:
+    """For every row of the first machine, the number of a row as it was given to ``fit``: the first of equal ones."""
+    rows = model._training_rows("The numbers of training rows need")
+    first = np.full(len(rows), -1)
+    kept = np.flatnonzero(model._place >= 0)[::-1]
+    first[model._place[kept]] = kept
+    if len(model.machines_[0].X) == len(rows):
+        return first
+    place = {row.tobytes(): i for i, row in reversed(list(enumerate(rows.X.numpy())))}  # centres are some of the rows
+    return first[[place[row.tobytes()] for row in np.ascontiguousarray(model.machines_[0].X.numpy())]]
+
+
+def influence(model: Model, X=None) -> np.ndarray:
+    """f(x) - f^(-i)(x) for every training row i, in the unit of the labels.
+
+    Parameters
+    ----------
+    model : HGKRegressor or HGKClassifier
+        Fitted, and not from a compact file.
+    X : array-like, optional
+        Where to look; by default every training row is looked at where it stands itself, which shows how much the
+        model leans on a row's own label.
+
+    Returns
+    -------
+    ndarray of shape (n_training,) or (n_samples, n_training), with several outputs one more axis in the end
+        Training rows in the order they were given; of equal rows each leaves alone, rows of weight 0 have no influence.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from hgk import HGKRegressor
+    >>> from hgk.insight.explanations import influence
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = HGKRegressor("plain", random_state=0).fit(X, y)
+    >>> influence(model).shape, influence(model, X[:3]).shape
+    ((442,), (3, 442))
+    """
+    rows = model._training_rows("Influences need")
+    if model._of_loss:
+        raise ValueError(
+            "influence was asked of a model with another loss than least squares, for which alone it is exact; fit "
+            "with loss='least_squares' and multi_class='ovr'."
+        )
+    _, half = _unit(model, rows.Y.shape[1])
+    if X is None:
+        own = average(model.machines_, rows.X, model._clip) - model._loo_of_rows()
+        return _single(_spread(own.numpy() * half, model._place), model)
+    features = model._features(X)
+    outputs = model.machines_[0].alpha.shape[1]
+    require_memory(len(features), len(rows), 3 * outputs, rows.X.dtype, "Influences of all rows")
+    with threads_for(len(rows)):
+        _, without = loo_average(model.machines_, rows, model._clip, features)
+    change = average(model.machines_, features, model._clip).T[:, :, None] - without  # outputs x rows x training rows
+    return _single(_spread(change.permute(1, 2, 0).numpy() * half, model._place, axis=1), model)
+
+
+def _spread(values: np.ndarray, place: np.ndarray, axis: int = 0) -> np.ndarray:
+    """From distinct rows to the given ones; 0 for those that were left out."""
+    found = values.take(place, axis=axis)
+    found[(slice(None),) * axis + (place < 0,)] = 0.0
+    return found
+
+
+def _single(values: np.ndarray, model: Model) -> np.ndarray:
+    return values[..., 0] if model._single_column else values
+
+
+# ------------------------------------------------------------------------------------------------------- in words
+
+
+def plain_remark(model: Model) -> str | None:
+    """A sentence where every machine has the plain Gaussian kernel, whose shares tell nothing about columns.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from hgk import HGKRegressor
+    >>> from hgk.insight.explanations import plain_remark
+    >>> plain_remark(HGKRegressor("plain").fit(*make_friedman1(30, random_state=0)))
+    'the kernel is the plain Gaussian one, which weights all columns alike and tells nothing about them'
+    """
+    return remark_on_plain(all(machine.kernel.is_plain for machine in model.machines_), tried_kinds(model.history_))
+
+
+def remark_on_plain(plain: bool, tried: Sequence[str]) -> str | None:
+    """The sentence of :func:`plain_remark`, from what a file's summary says."""
+    if not plain:
+        return None
+    if any(kind != "plain" for kind in tried):
+        return "the plain Gaussian kernel was as good as any learned one, so the kernel tells nothing about columns"
+    return "the kernel is the plain Gaussian one, which weights all columns alike and tells nothing about them"
