@@ -26,13 +26,14 @@ from sklearn.datasets import make_friedman1
 
 from hgk import HGKRegressor
 from hgk.arrays import recorded
+from hgk.events import ArchitectureChosen, Searched, last, of_kind
 from hgk.kernels import HierarchicalKernel, isotropic, two_layers, with_kinds
-from hgk.kernels.fused.sweep import FusedSweep, layout_of
-from hgk.machines.base import Rows, train
-from hgk.optimisers.adam import Adam
+from hgk.kernels.sweeps.compiled.sweep import FusedSweep, layout_of
+from hgk.machines import Rows, train
+from hgk.optimisers import Adam
 from hgk.optimisers.recorded import RecordedRun
 from hgk.progress import Progress
-from hgk.search.selection import Task, fold_numbers, lam_grid, search
+from hgk.search import fold_numbers, lam_grid, search
 
 DEVICE = torch.device("cuda")
 # Of the data sheet of an H200: multiply-adds per second of lanes in single and double precision, and of tensor cores in
@@ -70,7 +71,7 @@ def mixed_kernel(rows: Rows) -> HierarchicalKernel:
 def operations(kernel: HierarchicalKernel, pairs: float) -> float:
     """Of K, by the count above."""
     tree = kernel.architecture
-    columns = sum(len({j for i, c in enumerate(tree.coordinates) if tree.q[i] == q for j in c}) for q in set(tree.q))
+    columns = sum(len(members.used) for members in tree.members)
     return pairs * (2 * columns + sum(map(len, tree.coordinates)) + len(tree.coordinates))
 
 
@@ -137,14 +138,14 @@ def grid(options) -> list[dict]:
     """The plain machine: 10 x 10 grid, 5 folds, then five machines; in double precision."""
     _, X, y, _, _ = data(options)
     rows = Rows(*(torch.from_numpy(a).to(DEVICE) for a in (X, y[:, None], np.ones(len(X)))))
-    fold_of = fold_numbers(len(X), 5, np.random.default_rng(0))
+    fold_of, lams = fold_numbers(len(X), 5, np.random.default_rng(0)), lam_grid(len(X))
+    parts = [(part, rows.weight[part]) for b in range(5) for part in [torch.from_numpy(np.flatnonzero(fold_of != b))]]
     kernel = HierarchicalKernel(isotropic(16), (torch.ones(1, 16, dtype=torch.float64),))
     found = {}
 
     def work():
-        task = Task(rows, fold_of, lam_grid(len(rows)), 1.0)
-        best = search(kernel, rows, fold_of, task.lams, 1.0, torch.float64)
-        train(kernel.with_gamma(best.gamma), rows, best.lam, [task.training_part(b) for b in task.folds])
+        best = search(kernel, rows, fold_of, lams, 1.0, torch.float64)
+        train(kernel.with_gamma(best.gamma), rows, best.lam, parts)
         found["products"] = best.products
 
     took, n = seconds(work, 3), len(X)
@@ -228,10 +229,10 @@ def paper(options) -> list[dict]:
     begun = time.perf_counter()
     model = HGKRegressor("paper", random_state=0, device="cuda").fit(X, y)
     took = time.perf_counter() - begun
-    risks = next(e["risks"] for e in reversed(model.history_) if e["stage"] == "architecture")
+    risks = last(model.history_, ArchitectureChosen).risks
     note = f"{name}: error {mse(model.predict(X_test), y_test):.5f}; architectures {[round(r, 5) for r in risks]}"
     # an annealing step reads and writes the exponents of D2 x D1 once
-    taken = [e["step"] for e in model.history_ if e["stage"] == "algorithm1"]
+    taken = [event.how for event in of_kind(model.history_, Searched)]
     steps = 1000 * taken.count("start") + 500 * taken.count("anneal")
     note += f"; {steps} annealing steps and {taken.count('descend')} descents of all chains"
     floor = steps * 2 * 8 * (0.8 * len(X)) ** 2 * (4 / 9) * (2 / 9) / MEMORY

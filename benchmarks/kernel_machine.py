@@ -30,11 +30,12 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
 from hgk.kernels import HierarchicalKernel, isotropic, two_layers
-from hgk.machines.base import Rows, train
+from hgk.machines import Rows, train
 from hgk.optimisers.annealing import Block
 from hgk.optimisers.objective import Objective
 from hgk.progress import Progress
-from hgk.search.selection import Task, fold_numbers, lam_grid, one_kernel, search
+from hgk.search import SQUARES, Task, fold_numbers, lam_grid, search
+from hgk.targets import Numbers
 
 N1, N2, D, NODES = 2489, 1244, 16, 8
 
@@ -153,12 +154,12 @@ def grid(quick, liquid):
     X, y = grid_data()
     rng = np.random.default_rng(1)
     rows = Rows(*map(torch.from_numpy, (X, y[:, None], np.ones(len(y)))))
-    task = Task(rows, fold_numbers(len(y), 5, rng), lam_grid(len(y)), 1.0)
+    task = Task(rows, fold_numbers(len(y), 5, rng), lam_grid(len(y)), Numbers.of(y, np.ones(len(y))))
     kernel = HierarchicalKernel(isotropic(X.shape[1]), isotropic(X.shape[1]).start(np.ones(X.shape[1]), rng))
     found = search(kernel, rows, task.fold_of, task.lams, task.clip)
     result = {
         "hgk_search_s": best(lambda: search(kernel, rows, task.fold_of, task.lams, task.clip), 3),
-        "hgk_search_and_five_machines_s": best(lambda: one_kernel(kernel, task, Progress()), 3),
+        "hgk_search_and_five_machines_s": best(lambda: SQUARES.machine(kernel, task, Progress()), 3),
         "hgk_risk": found.risk,
         "hgk_products": found.products,
     }
@@ -217,7 +218,7 @@ def annealing():
     D1 = Rows(torch.from_numpy(X1), torch.from_numpy(np.sin(3 * X1[:, :1])), torch.ones(N1, dtype=torch.float64))
     D2 = Rows(torch.from_numpy(X2), torch.from_numpy(np.sin(3 * X2[:, :1])), torch.ones(N2, dtype=torch.float64))
     machine = train(kernel, D1, 1e-4)
-    block = Block(Objective(machine.kernel, D1.X, machine.alpha, D2, 1.0), kernel.W)
+    block = Block(Objective(kernel, D1.X, machine.alpha, D2, SQUARES), kernel.W)
     places = [(0, tuple(index)) for index in kernel.architecture.mask.nonzero().tolist()]
 
     def steps(count=20):

@@ -48,18 +48,17 @@ def budget(seconds: float) -> dict:
 
 def planned() -> dict:
     from hgk import HGKRegressor
-    from hgk.estimators import base as estimators
-    from hgk.machines import base as machines
+    from hgk.arrays import require_memory
 
     asked: list[float] = []
-    plain = machines.require_memory
 
     def spy(rows, columns, matrices, dtype, what, device=None):
         asked.append(matrices * rows * columns * dtype.itemsize / 2**20)
-        plain(rows, columns, matrices, dtype, what, device)
+        require_memory(rows, columns, matrices, dtype, what, device)
 
-    for module in (machines, estimators):
-        module.require_memory = spy
+    for name, module in list(sys.modules.items()):
+        if name.startswith("hgk.") and vars(module).get("require_memory") is require_memory:
+            module.require_memory = spy
     X, y = table(9000)
     HGKRegressor("plain", random_state=0).fit(X[:200], y[:200]).predict_interval(X[:5])
     asked.clear()

@@ -45,11 +45,11 @@ import hgk.solvers.box as box
 import hgk.solvers.newton as newton
 from hgk import HGKQuantileRegressor, HierarchicalKernel, isotropic
 from hgk.losses import Expectile, Hinge, Logistic, SquaredHinge
-from hgk.machines.base import Rows
+from hgk.machines import Rows
 from hgk.progress import Progress
-from hgk.search.problems import Problem
-from hgk.search.selection import Task, fold_numbers, lam_grid, one_kernel, search_with
+from hgk.search import Convex, Task, fold_numbers, lam_grid
 from hgk.solvers import BoxDual, Cholesky, Newton
+from hgk.targets import Numbers
 
 LAMS = (1e-3, 1e-4, 1e-5)
 clock = time.perf_counter
@@ -218,11 +218,11 @@ def grid(n, liquid):
     X, y = table(n)
     rng = np.random.default_rng(1)
     rows = Rows(*map(torch.from_numpy, (X, y[:, None], np.ones(n))))
-    problem = Problem(Hinge())
-    task = Task(rows, fold_numbers(n, 5, rng), lam_grid(n), 1.0, problem=problem)
+    problem = Convex(Hinge())
+    task = Task(rows, fold_numbers(n, 5, rng), lam_grid(n), Numbers.of(y, np.ones(n)), problem=problem)
     kernel = HierarchicalKernel(isotropic(X.shape[1]), isotropic(X.shape[1]).start(np.ones(X.shape[1]), rng))
-    found, seconds = timed(lambda: search_with(problem, kernel, rows, task.fold_of, task.lams, task.clip))
-    _, whole = timed(lambda: one_kernel(kernel, task, Progress()))
+    found, seconds = timed(problem.grid(kernel, rows, task.fold_of, task.lams).alone)
+    _, whole = timed(lambda: problem.machine(kernel, task, Progress()))
     result = {"n": n, "hgk_search_s": seconds, "hgk_search_and_five_machines_s": whole, "hgk_risk": found.risk}
     cells = [(i, j) for i in range(10) for j in range(10) if (i + j) % 10 == 0]
     peer, right = 0.0, []

@@ -50,10 +50,11 @@ from hgk.bench.datasets import DataError
 from hgk.bench.peers.hkl import HKLRegressor
 from hgk.bench.store import Store, StoreError
 from hgk.insight import contributions
+from hgk.kernels import MeanKernel, Rough, Smooth
 from hgk.losses import EpsilonInsensitive, Hinge, Pinball
 from hgk.report.displays import EffectDisplay
 from hgk.report.page import report
-from hgk.storage import files
+from hgk.storage import schema
 
 PAGE = Path(__file__).parents[1] / "docs" / "errors.md"
 RNG = np.random.default_rng(0)
@@ -98,9 +99,9 @@ def prepared(folder):
     blob = (folder / "price.hgk").read_bytes()
     (folder / "cut.hgk").write_bytes(blob[:-100])
     (folder / "altered.hgk").write_bytes(blob[:-9] + bytes([blob[-9] ^ 1]) + blob[-8:])
-    known, newer = (f'\\"schema\\": {schema}'.encode() for schema in (hgk.storage.files.SCHEMA, 9))
+    known, newer = (f'\\"schema\\": {number}'.encode() for number in (schema.SCHEMA, 9))
     (folder / "newer.hgk").write_bytes(blob.replace(known, newer))
-    other_types = altered(blob, lambda text: text.replace('"stage": "grid"', '"stage": ["grid"]'))
+    other_types = altered(blob, lambda text: re.sub(r'"products": \d+', '"products": ["many"]', text))
     (folder / "history.hgk").write_bytes(other_types)
     (folder / "entries.hgk").write_bytes(altered(blob, lambda text: text + 6_000_000 * ","))
     if hasattr(os, "mkfifo"):
@@ -139,8 +140,8 @@ def altered(blob, change):
     header["__metadata__"]["hgk"] = change(header["__metadata__"]["hgk"])
     head = json.dumps(header, separators=(",", ":")).encode()
     found = bytearray(len(head).to_bytes(8, "little") + head + blob[8 + length :])
-    found[files._digits(found)] = files.BLANK.encode()
-    found[files._digits(found)] = files._checksum(found).encode()
+    found[schema.digits(found)] = schema.BLANK.encode()
+    found[schema.digits(found)] = schema.checksum(found).encode()
     return bytes(found)
 
 
@@ -346,8 +347,12 @@ def _kernels():
     yield "parents with gaps", lambda: Architecture(3, ((0,), (1,)), ((0, 2),)), ValueError
     yield "two top nodes", lambda: Architecture(3, ((0,), (1,)), ((0, 1),)), ValueError
     yield "labels for other nodes", lambda: Architecture(3, ((0,),), labels=("a", "b")), ValueError
-    yield "exponents for other nodes", lambda: Architecture(3, ((0,),), exponents=(1.0, 2.0)), ValueError
+    yield "kinds for other nodes", lambda: Architecture(3, ((0,),), kinds=(Smooth(), Rough())), ValueError
     yield "an exponent of 3", lambda: with_kinds(two_layers(3, 2), rough=[0], q=3.0), ValueError
+    yield "a map of rank 0", lambda: with_kinds(two_layers(3, 2), oblique=[0], rank=0), ValueError
+    yield "a kind for an unknown node", lambda: with_kinds(two_layers(3, 2), rough=[2]), ValueError
+    yield "a mean with a proportion too few", lambda: MeanKernel((kernel, kernel), (1.0,)), ValueError
+    yield "a mean on other columns", lambda: MeanKernel((kernel, _by_hand(2).kernel), (1.0, 1.0)), ValueError
     yield "no nodes", lambda: two_layers(3, 0), ValueError
     yield "more columns per node than there are", lambda: two_layers(3, 2, 5), ValueError
     yield "an unknown scheme", lambda: two_layers(3, 2, scheme="even"), ValueError
@@ -355,7 +360,7 @@ def _kernels():
     yield "something else than trees", lambda: compose([isotropic(3), "deep"]), TypeError
     yield "a quantile level of 1", lambda: Pinball(1.0), ValueError
     yield "a tube below 0", lambda: EpsilonInsensitive(-1.0), ValueError
-    yield "hinge loss with labels 0 and 1", lambda: Hinge().check(files.torch.tensor([0.0, 1.0])), ValueError
+    yield "hinge loss with labels 0 and 1", lambda: Hinge().check(torch.tensor([0.0, 1.0])), ValueError
 
 
 def _files():

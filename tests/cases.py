@@ -23,8 +23,8 @@ from hgk.losses import (
     Pinball,
     SquaredHinge,
 )
-from hgk.machines.base import Rows
-from hgk.solvers import Cholesky, Spectral
+from hgk.machines import Rows
+from hgk.solvers import BoxDual, Cholesky, CholeskyPath, Krylov, Newton, Nystrom, Spectral
 
 D = 5
 
@@ -45,12 +45,13 @@ ARCHITECTURES = {
     "all kinds, depth 3": compose(
         [with_kinds(two_layers(D, 3, 3), rough=[1], oblique=[0], rank=1), two_layers(D, 2, 3)]
     ),
+    "two ranks": with_kinds(with_kinds(two_layers(D, 4, 3), oblique=[1], rank=1), rough=[3], oblique=[0], rank=3),
     "depth 4": compose([compose([two_layers(D, 2, 3, rng=5)]), compose([two_layers(D, 2, 2), two_layers(D, 1, 3)])]),
 }
 
 CRITERIA = {
     "leave-one-out": LeaveOneOut(),
-    "k-fold": KFold([torch.arange(0, 24, 3), torch.arange(1, 24, 3), torch.arange(2, 24, 3)]),
+    "k-fold": KFold((torch.arange(0, 24, 3), torch.arange(1, 24, 3), torch.arange(2, 24, 3))),
     "hold-out": HoldOut(torch.arange(0, 16), torch.arange(16, 24)),
     "marginal likelihood": MarginalLikelihood(),
 }
@@ -67,7 +68,15 @@ LOSSES = {
     "weighted least squares": LeastSquares(3.0, 0.5),
 }
 
-SOLVERS = {"cholesky": Cholesky(), "spectral": Spectral()}
+SOLVERS = {
+    "cholesky": Cholesky(),
+    "spectral": Spectral(),
+    "nystrom": Nystrom(),
+    "krylov": Krylov(1e-12),
+    "path": CholeskyPath(),
+    "box": BoxDual(1e-10),
+    "newton": Newton(1e-10),
+}
 
 
 def random_kernel(architecture, seed=0, gamma=0.8):

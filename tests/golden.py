@@ -97,11 +97,11 @@ def several_outputs():
 
 
 def on_centres():
-    limit, arrays.EXACT = arrays.EXACT, 300
+    limit, arrays.memory.EXACT = arrays.memory.EXACT, 300
     try:
         return regression(n=500)
     finally:
-        arrays.EXACT = limit
+        arrays.memory.EXACT = limit
 
 
 def given_kernel():
@@ -180,9 +180,7 @@ def told(model, X):
 
 
 def error(model):
-    from hgk.insight import verdict
-
-    return {name: v for name, v in (verdict(model) or {}).items() if isinstance(v, float)}
+    return {name: v for name, v in (model.model_.error() or {}).items() if isinstance(v, float)}
 
 
 def listed(value):

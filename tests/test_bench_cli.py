@@ -46,10 +46,10 @@ def test_list_names_all_sets_and_methods(call, monkeypatch):
     [
         (["--sets", "magik"], "The data set 'magik' is unknown; the known ones are bank-marketing, cadata"),
         (["--methods", "SVM,Magic"], "The method 'Magic' is unknown; the known ones are SVM,"),
-        (["--file", "t.csv"], "Of --file and --target one was given"),
-        (["--data", "/no/such/folder"], "The data folder /no/such/folder is not there"),
+        (["--file", "t.csv"], "Only one of --file and --target was given"),
+        (["--data", "/no/such/folder"], "The data folder /no/such/folder does not exist"),
         (["--device", "abacus"], "--device='abacus' was given; 'cpu', 'cuda'"),
-        (["--out", "/no/such/rows.jsonl"], "The folder /no/such of the store is not there; make it first"),
+        (["--out", "/no/such/rows.jsonl"], "The folder /no/such of the store does not exist; create it first"),
         (["--scheduler", "nonsense"], "No Dask scheduler answers at 'nonsense'"),
     ],
 )
@@ -108,7 +108,7 @@ def test_a_fault_of_our_own_is_a_sentence_too_unless_debug_asks_for_the_tracebac
     monkeypatch.setenv("HGK_DEBUG", "")
     (tmp_path / "rows.jsonl").touch()
     code, _, err = call("bench", "table", tmp_path / "rows.jsonl")
-    fault = "An error was met that is not foreseen (ZeroDivisionError: division by zero)"
+    fault = "An unexpected error occurred (ZeroDivisionError: division by zero)"
     assert (code, err) == (2, f"hgk: {fault}; `hgk --debug …` shows where.\n")
     with pytest.raises(ZeroDivisionError):
         call("--debug", "bench", "table", tmp_path / "rows.jsonl")

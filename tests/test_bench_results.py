@@ -18,6 +18,7 @@ from browsing import Tags, assert_quiet, forget, keys
 from hgk.bench import published
 from hgk.bench.figures import PAPERS_THREE, write_figures
 from hgk.bench.page import page, write_page
+from hgk.bench.palette import LOOKS, looks
 from hgk.bench.published import BEST, SECOND
 from hgk.bench.summary import (
     ORDER,
@@ -31,7 +32,6 @@ from hgk.bench.summary import (
     summarise,
 )
 from hgk.bench.tables import table_latex, table_markdown
-from hgk.report.palette import LOOKS, looks
 from result_rows import failed, made_up, recorded, row
 
 ROOT = Path(__file__).parents[1]

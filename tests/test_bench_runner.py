@@ -22,7 +22,7 @@ from hgk.bench.runner import Processes, Run, Source, missing, plan, run_all
 from hgk.bench.store import Store, read
 
 ROOT = Path(__file__).parents[1]
-SHOWN = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "bench.md").read_text(), re.S)[1]
+SHOWN = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "howto" / "benchmark.md").read_text(), re.S)[1]
 
 # Methods that do what methods should not, as a user would add them: files in a folder.
 ODD = """

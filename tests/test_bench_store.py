@@ -106,7 +106,7 @@ def test_a_number_that_json_lacks_is_refused_and_leaves_no_trace(tmp_path):
 def test_a_store_that_cannot_be_is_refused_in_a_sentence(tmp_path):
     with pytest.raises(StoreError, match="is a folder; give a file"):
         Store(tmp_path)
-    with pytest.raises(StoreError, match="is not there; make it first"):
+    with pytest.raises(StoreError, match="does not exist; create it first"):
         Store(tmp_path / "missing" / "rows.jsonl")
 
 

@@ -1,6 +1,7 @@
 """``hgk fit``, ``predict``, ``explain``, ``info``, ``demo``: tables of all forms, sentences, exit codes."""
 
 import contextlib
+import errno
 import gzip
 import io
 import json
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +21,11 @@ from typer.testing import CliRunner
 
 import hgk
 from hgk import cli
-from hgk.cli import models, tables
+from hgk.cli import demo, fit, progress, shared, tables
+from hgk.cli.rows import read_rows
 from hgk.cli.shared import Console
-from hgk.insight import contributions
+from hgk.events import Chosen, Counted, Event, Step, last
+from hgk.insight import contributions, scores
 from hgk.progress import Progress
 
 pytest.importorskip("safetensors", reason="needs safetensors")
@@ -130,6 +134,28 @@ def test_a_row_is_explained_by_rows_that_add_up(call, folder):
     assert "not kept" in call("explain", folder / "compact.hgk", "--row", 3, "--data", data)[1]
 
 
+@pytest.mark.parametrize(
+    ("model", "y"),
+    [
+        (hgk.HGKRegressor("plain"), np.linspace(-3, 7, 30)),
+        (hgk.HGKRegressor("plain"), np.linspace(-3, 7, 60).reshape(30, 2)),
+        (hgk.HGKQuantileRegressor("plain", quantiles=[0.2, 0.8]), np.linspace(-3, 7, 30)),
+        (hgk.HGKClassifier("plain"), np.array(["no", "yes"] * 15)),
+        (hgk.HGKClassifier("plain"), np.arange(30) % 3),
+        (hgk.HGKClassifier("plain", multi_class="ava"), np.arange(30) % 3),
+    ],
+)
+def test_labels_come_back_from_what_machines_are_trained_on(model, y):
+    target = model.fit(np.linspace(0, 1, 30)[:, None], y).model_.target
+    labels = target.labels(target.encode(y))
+    assert labels.shape == y.shape
+    if target.classes:
+        assert (labels == y).all()
+    else:
+        np.testing.assert_allclose(labels, y, rtol=1e-12)
+    assert target.decoding == {}
+
+
 def test_groups_and_the_task_are_kept(call, tmp_path, folder):
     model = tmp_path / "m.hgk"
     group = "--group", "home=living area,größe", "--group", "place=town"
@@ -142,10 +168,8 @@ def test_groups_and_the_task_are_kept(call, tmp_path, folder):
 
 
 def test_info_tells_the_error_that_the_report_tells(call, folder, tmp_path):
-    from hgk.insight.findings import errors
-
     for name in ("price", "sold"):
-        (score, *_) = errors(hgk.load(folder / f"{name}.hgk"), compare=False)
+        (score, *_) = scores(hgk.load(folder / f"{name}.hgk"), compare=False)
         said = call("info", folder / f"{name}.hgk")[1]
         what = f"a root mean squared error of {score.rmse:.4g}" if name == "price" else f"error of {score.risk:.4g} for"
         assert re.search(rf"^error +by 5-fold cross-validation: .*{re.escape(what)}.*, R² {score.r2:.3f}$", said, re.M)
@@ -154,17 +178,17 @@ def test_info_tells_the_error_that_the_report_tells(call, folder, tmp_path):
         frame[["living area", "größe", "town"]], frame["sold"]
     )
     hgk.save(model, tmp_path / "m.hgk", compact=True)
-    chosen = next(e for e in model.history_ if e["stage"] == "chosen")
+    chosen = last(model.history_, Chosen)
     said = call("info", tmp_path / "m.hgk")[1]
-    where = f"on {chosen['rows']} rows set aside, which chose among kernels"
-    assert f"error          {where}: {chosen['wrong']:.1%} of the classes wrong, a mean" in said
+    where = f"on {chosen.rows} rows set aside, which chose among kernels"
+    assert f"error          {where}: {chosen.wrong:.1%} of the classes wrong, a mean" in said
     pinball = hgk.HGKRegressor("plain", loss="pinball", random_state=0).fit(frame[["living area"]], frame["price"])
     hgk.save(pinball, tmp_path / "p.hgk")
     assert re.search(r"^error +by 5-fold cross-validation: a root mean", call("info", tmp_path / "p.hgk")[1], re.M)
 
 
 def test_the_demo_shows_its_commands(call, tmp_path, monkeypatch):
-    monkeypatch.setattr(models, "_friedman", lambda n, friedman=models._friedman: friedman(160))
+    monkeypatch.setattr(demo, "friedman", lambda n, friedman=demo.friedman: friedman(160))
     code, said, err = call("demo", "--out", tmp_path / "demo")
     assert code == 0, err
     assert re.findall(r"^\$ hgk (\w+)", said, re.M) == ["fit", "predict", "explain", "explain"]
@@ -262,7 +286,7 @@ def test_numbers_in_a_column_of_texts_stay_texts_when_predicting(tmp_path):
     for name, write in {"n.csv": "to_csv", "n.parquet": "to_parquet"}.items():
         new = pd.DataFrame({"code": [7, 7], "x": [1.0, 2.0]})
         getattr(new, write)(tmp_path / name, index=False)
-        X = models._inputs(model, str(tmp_path / name), None, None, [])
+        X = read_rows(model, str(tmp_path / name), None, None, [])
         np.testing.assert_array_equal(model.predict(X), model.predict(new.assign(code=["7", "7"])))
 
 
@@ -296,11 +320,11 @@ def test_notes_come_before_the_fit_and_not_about_columns_that_are_not_used(call,
     seen = []
 
     def fit(self, X, y):
-        seen.append(models.errors.file.getvalue())
+        seen.append(shared.errors.file.getvalue())
         raise ValueError("Enough was seen.")
 
     monkeypatch.setattr(hgk.HGKRegressor, "fit", fit)
-    monkeypatch.setattr(models, "errors", Console(file=io.StringIO()))
+    monkeypatch.setattr(shared, "errors", Console(file=io.StringIO()))
     call("fit", tmp_path / "t.csv", "--target", "price", "--drop", "day", "--out", tmp_path / "m.hgk")
     assert seen[0].count("note: ") == 1
     assert "note: Column 'shown' looks like dates" in seen[0]
@@ -385,8 +409,8 @@ def test_rows_without_a_target_are_left_out_and_counted(call, tmp_path):
         (["fit", "DATA", "--target", "sold", "--out", "m", "--task", "regression"], "give --task classification"),
         (["fit", "DATA", "--target", "price", "--out", "m", "--delimiter", "xx"], "one character is expected"),
         (["predict", "price.hgk", "other.csv"], "The table lacks 'living area', 'größe', 'town'"),
-        (["predict", "price.hgk", "DATA", "--proba"], "told by --interval"),
-        (["predict", "sold.hgk", "DATA", "--interval", "0.9"], "told by --proba"),
+        (["predict", "price.hgk", "DATA", "--proba"], "give --interval 0.9 to see how certain it is"),
+        (["predict", "sold.hgk", "DATA", "--interval", "0.9"], "give --proba to see how certain it is"),
         (["predict", "price.hgk", "DATA", "--interval", "90"], "between 0 and 1"),
         (["predict", "compact.hgk", "DATA", "--interval", "0.9"], "compact file leaves out"),
         (["predict", "DATA", "DATA"], "is not a model file of hgk"),
@@ -420,6 +444,18 @@ def test_what_the_estimators_refuse_is_a_sentence_too(call, tmp_path):
     assert "infinity" in err
     assert err.count("\n") <= 2
     assert "Traceback" not in err
+
+
+def test_a_disk_that_is_full_is_a_sentence_and_leaves_nothing(call, folder, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    out = tmp_path / "p.csv"
+    monkeypatch.setattr(os, "replace", full)
+    code, said, err = call("predict", folder / "price.hgk", folder / "houses.csv", "--out", out)
+    assert (code, said) == (2, "")
+    assert err.startswith(f"hgk: {out} could not be written (No space left on device) and is as it was before; make")
+    assert not list(tmp_path.iterdir())
 
 
 def test_debug_shows_where(call, tmp_path):
@@ -519,7 +555,7 @@ def pressing(monkeypatch):
             model.callback = tell
             yield
 
-        monkeypatch.setattr(models, "_watched", watched)
+        monkeypatch.setattr(fit, "watched", watched)
         monkeypatch.setattr(Progress, "last_press", float("-inf"))
 
     return press
@@ -546,24 +582,33 @@ def test_a_second_ctrl_c_ends_with_130_and_writes_nothing(call, folder, tmp_path
 
 
 def test_progress_is_told_in_a_few_words(monkeypatch, tmp_path):
-    assert models._phrase({"stage": "adam", "candidate": "mixed", "fold": 1, "step": 3, "criterion": 0.5}) == (
-        "adam · mixed, fold 1 · step 3 · criterion 0.5"
-    )
-    assert models._phrase({"stage": "rows", "done": 3, "of": 9}) == "rows · 3 of 9"
+    step = Step(candidate="mixed", fold=1, step=3, criterion=0.5, lam=None)
+    assert progress.phrase(step) == "learning weights · mixed · fold 1 · step 3 · criterion 0.5"
+    assert progress.phrase(Counted(done=3, of=9)) == "training on centres · 3 of 9 rows"
     shown = io.StringIO()
-    monkeypatch.setattr(models, "errors", Console(file=shown, force_terminal=True, width=100))
+    monkeypatch.setattr(progress, "errors", Console(file=shown, force_terminal=True, width=100))
     frame = houses(60)
     model = hgk.HGKRegressor("plain", random_state=0)
-    with models._watched(model, 5.0, silent=False):
+    with progress.watched(model, 5.0, silent=False):
         model.fit(frame[["living area"]], frame["price"])
-    assert "grid · risk" in shown.getvalue()
+    assert "choosing λ and γ · error" in shown.getvalue()
+    assert model.callback is None
+
+
+def test_every_class_of_events_has_its_words_and_one_from_outside_its_name():
+    @dataclass(frozen=True, kw_only=True)
+    class Paused(Event):
+        risk: float
+
+    assert set(progress.WORDS) == {cls for cls in Event.__subclasses__() if cls.__module__ == Event.__module__}
+    assert progress.phrase(Paused(risk=0.25, fold=2)) == "paused · fold 2 · error 0.25"
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90", 90), ("1.5h", 5400), ("2m", 120), ("1h 30m 10s", 5410), ("5min", 300)]
 )
 def test_durations(text, seconds):
-    assert models.duration(text) == seconds
+    assert fit.duration(text) == seconds
 
 
 def test_two_ctrl_c_from_outside_end_with_130_and_no_crash(folder, tmp_path):

@@ -1,11 +1,20 @@
 """Criteria: values by brute force, ∂J/∂K, ∂J/∂log λ and ∂J/∂W by finite differences."""
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pytest
 import torch
 
+import hgk
 from cases import ARCHITECTURES, CRITERIA, random_kernel, random_rows
-from hgk.criteria import HoldOut, KFold, LeaveOneOut, MarginalLikelihood, gram
+from hgk import HGKRegressor
+from hgk.criteria import Criterion, HoldOut, KFold, LeaveOneOut, MarginalLikelihood, gram
+from hgk.events import Step, of_kind
+from hgk.kernels import two_layers
+from hgk.optimisers import Adam
+from hgk.storable import storable
+from hgk.storage.codec import Decoder, Encoder
 from reference import held_out_residuals, machine
 
 N = 24
@@ -83,7 +92,7 @@ def test_every_weight_gradient_equals_finite_differences(criterion, architecture
 def test_k_fold_with_single_rows_is_leave_one_out():
     _, rows, K = problem()
     one = LeaveOneOut()(K, rows.Y, 0.01, rows.weight)
-    other = KFold([torch.tensor([i]) for i in range(N)])(K, rows.Y, 0.01, rows.weight)
+    other = KFold(tuple(torch.tensor([i]) for i in range(N)))(K, rows.Y, 0.01, rows.weight)
     assert one.value.item() == pytest.approx(other.value.item())
     torch.testing.assert_close(one.dK, other.dK)
 
@@ -100,7 +109,7 @@ def test_single_precision_gives_the_gradient_of_double():
     kernel = random_kernel(ARCHITECTURES["all kinds"])
     K = kernel.matrix(rows.X).float()
     for lam in (1e-1, 1e-4, 1e-7):
-        single = LeaveOneOut(torch.float32)(K, rows.Y, lam, rows.weight)
+        single = LeaveOneOut(single=True)(K, rows.Y, lam, rows.weight)
         double = LeaveOneOut()(K, rows.Y, lam, rows.weight)
         exact = float(rows.weight.sum()) * lam < 1e-3
         assert single.dK.dtype == (torch.float64 if exact else torch.float32)
@@ -108,3 +117,53 @@ def test_single_precision_gives_the_gradient_of_double():
         error = (single.dK - double.dK).norm() / double.dK.norm()
         assert float(error) < (1e-12 if exact else 1e-3)
         assert single.dlog_lam.item() == pytest.approx(double.dlog_lam.item(), rel=1e-3, abs=1e-9)
+
+
+@storable
+@dataclass(frozen=True)
+class Widened(Criterion):
+    """Leave-one-out, and a multiple of the mean (1 - K)²."""
+
+    strength: float = 0.1
+
+    def __call__(self, K, Y, lam, s, count=None):
+        J, a = LeaveOneOut()(K, Y, lam, s, count), self.strength
+        return replace(J, value=J.value + a * ((1 - K) ** 2).mean(), dK=J.dK - 2 * a * (1 - K) / K.numel())
+
+
+def test_a_criterion_from_outside_is_what_a_fit_minimises_and_a_file_keeps(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (60, 3))
+    y = np.sin(3 * X[:, 0])
+
+    def fitted(criterion):
+        optimiser = Adam(steps=20, batch=60, rate=0.2, criterion=criterion)
+        return HGKRegressor(architecture=two_layers(3, 2, 2), optimiser=optimiser, random_state=0).fit(X, y)
+
+    def values(model):
+        return [event.criterion for event in of_kind(model.history_, Step)]
+
+    usual, same, widened = map(fitted, (None, Widened(0.0), Widened(10.0)))
+    np.testing.assert_allclose(values(same), values(usual), rtol=1e-2)  # but for single precision
+
+    assert max(values(usual)) < 1
+    assert values(widened)[0] > 4
+    assert values(widened)[-1] < values(widened)[0] - 2  # more than leave-one-out alone could fall
+    hgk.save(widened, tmp_path / "model.hgk")
+    back = hgk.load(tmp_path / "model.hgk")
+    assert back.optimiser.criterion == Widened(10.0)
+    np.testing.assert_array_equal(back.predict(X), widened.predict(X))
+
+
+def _batch():
+    _, rows, K = problem()
+    return K, rows.Y, 0.01, rows.weight
+
+
+@each_criterion
+def test_criteria_can_be_stored(criterion):
+    encoder = Encoder()
+    document = encoder(Adam(criterion=criterion))
+    back = Decoder(encoder.arrays)(document, Adam).criterion
+    assert type(back) is type(criterion)
+    torch.testing.assert_close(back(*_batch()).dK, criterion(*_batch()).dK, rtol=0, atol=0)

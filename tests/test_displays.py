@@ -9,7 +9,10 @@ import pytest
 from sklearn.datasets import make_friedman1
 
 from hgk import HGKClassifier, HGKRegressor, two_layers
-from hgk.insight import findings
+from hgk.events import Judged, of_kind
+from hgk.insight import kernel_trees, learning_curves, relevance
+from hgk.insight.fitted import column_names
+from hgk.report import palette
 from hgk.report.displays import EffectDisplay, KernelTreeDisplay, LearningDisplay, RelevanceDisplay
 
 plt = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
@@ -40,7 +43,7 @@ def model():
 
 def test_the_tree_has_a_line_per_weight_as_wide_as_it_is_large(model):
     display = KernelTreeDisplay.from_estimator(model, machine=1)
-    tree, ax = findings.trees(model)[1], display.ax_
+    tree, ax = kernel_trees(model)[1], display.ax_
     curves = [line for line in ax.lines if len(line.get_xdata()) > 1]
     weights = [edge.weight for edge in tree.edges], [node.weight for node in tree.layers[0]]
     expected = [0.4 + 6 * w / max(part) for part in weights for w in part]
@@ -49,30 +52,34 @@ def test_the_tree_has_a_line_per_weight_as_wide_as_it_is_large(model):
     assert len(texts) == 5 + len(tree.layers[0]) + 1
     assert {"a", r"\$b_{", "größe", "city", "kernel"} <= set(texts)
     display.figure_.canvas.draw()  # names are not formulas
-    assert len(KernelTreeDisplay(tree, findings.column_names(model), most=2).plot().ax_.texts) == 2 + 1 + len(
-        tree.layers[0]
-    )
+    assert len(KernelTreeDisplay(tree, column_names(model), most=2).plot().ax_.texts) == 2 + 1 + len(tree.layers[0])
+
+
+def test_kinds_of_nodes_have_colours_of_their_own_and_unknown_ones_too():
+    colours = palette.node_colours(["smooth", "mine", "oblique", "smooth", "yours"])
+    assert list(colours) == ["smooth", "mine", "oblique", "yours"]
+    assert len(set(colours.values())) == 4
 
 
 def test_bars_are_relevances_and_their_errors_the_spread(model):
     ax = RelevanceDisplay.from_estimator(model).ax_
     order = np.argsort(-model.feature_importances_)
     np.testing.assert_allclose([bar.get_width() for bar in ax.patches], model.feature_importances_[order])
-    found = findings.relevance(model)
+    deviation = relevance(model).deviation
     segments = ax.collections[0].get_segments()
-    np.testing.assert_allclose([s[1, 0] - s[0, 0] for s in segments], 2 * found.deviation[order])
+    np.testing.assert_allclose([s[1, 0] - s[0, 0] for s in segments], 2 * deviation[order])
     assert len(RelevanceDisplay.from_estimator(model, most=2).ax_.patches) == 2
 
 
 def test_curves_are_those_of_the_history(model):
     display = LearningDisplay.from_estimator(model)
     curves, optimism = display.ax_
-    runs = findings.learning(model).runs
+    runs = learning_curves(model).runs
     drawn = [line.get_ydata() for line in curves.lines if len(line.get_ydata()) > 1]
     assert len(drawn) == len(runs)
     for line, run in zip(drawn, runs, strict=True):
         np.testing.assert_allclose(line, run.criterion)
-    honest = [e["honest"] for e in model.history_ if e["stage"] == "candidate"]
+    honest = [e.honest for e in of_kind(model.history_, Judged)]
     np.testing.assert_allclose([line.get_xdata()[0] for line in optimism.lines[2::3]], honest)
     plain = HGKRegressor("plain").fit(*make_friedman1(30, random_state=0))
     assert LearningDisplay.from_estimator(plain).ax_[0].texts[0].get_text() == "No weights were learned."

@@ -20,8 +20,8 @@ from hgk import (
     two_layers,
     with_kinds,
 )
+from hgk.events import Chosen, last
 from hgk.insight import contributions, given_rows, influence, node_terms, plain_remark
-from hgk.machines.base import functions
 
 
 def friedman(n=80):
@@ -62,7 +62,7 @@ def test_base_contributions_and_rest_are_the_prediction(models, name, k):
     found = contributions(model, X, k)
     total = found.base + found.contribution.sum(-1) + found.rest
     np.testing.assert_allclose(total, found.value, rtol=1e-9, atol=1e-9)
-    low, high = (-1, 1) if isinstance(model, HGKClassifier) else model._y_scaling.inverse(np.array([[-1.0], [1.0]]))
+    low, high = (-1, 1) if isinstance(model, HGKClassifier) else model.model_.target.in_unit(np.array([[-1.0], [1.0]]))
     np.testing.assert_allclose(np.clip(total, low, high), said(model, X), rtol=1e-9, atol=1e-9)
     if k is None:
         np.testing.assert_allclose(found.rest, 0, atol=1e-8)
@@ -72,7 +72,7 @@ def test_base_contributions_and_rest_are_the_prediction(models, name, k):
 def test_a_contribution_is_alpha_times_the_kernel_and_the_largest_come_first(models):
     model, X = models["plain"]
     found = contributions(model, X[:7], 4)
-    terms = model.alpha_ * model.kernel_(X[:7], model.X_fit_) * model._y_scaling.half
+    terms = model.alpha_ * model.kernel_(X[:7], model.X_fit_) * model.model_.target.scale
     for x in range(7):
         order = np.argsort(-np.abs(terms[x]), kind="stable")[:4]
         assert found.rows[x, 0].tolist() == order.tolist()
@@ -85,10 +85,10 @@ def test_a_contribution_is_alpha_times_the_kernel_and_the_largest_come_first(mod
 @pytest.mark.parametrize("name", NAMES)
 def test_nodes_add_up_to_the_logarithm_of_the_kernel(models, name):
     model, X = models[name]
-    features = model._features(X)
-    for machine in model.machines_:
-        terms = node_terms(machine.kernel, features[3], machine.X[:10])
-        expected = -machine.kernel.matrix(features[3:4], machine.X[:10]).log()[0]
+    features = model.features(X)
+    for _, kernel, rows, _ in model.machine_.terms:
+        terms = node_terms(kernel, features[3], rows[:10])
+        expected = -kernel.matrix(features[3:4], rows[:10]).log()[0]
         np.testing.assert_allclose(terms.sum(1), expected, rtol=1e-9, atol=1e-9)
         assert (terms >= 0).all()
 
@@ -97,19 +97,20 @@ def test_nodes_add_up_to_the_logarithm_of_the_kernel(models, name):
 def test_influence_equals_refits(models, name):
     """Every α solved for again without the row, kernels and c = nλ unchanged."""
     model, X = models[name]
-    features, rows = model._features(X), model._rows
+    features, training = model.features(X), model.model_.training
+    rows, machines = training.rows, model.machine_.parts_of()
     own, everywhere = influence(model), influence(model, X[:5])
-    half = np.ones(rows.Y.shape[1]) if isinstance(model, HGKClassifier) else model._y_scaling.half
+    half = model.model_.target.scale
     for given in (0, 11, len(X) - 1):
-        left_out, at = int(model._place[given]), torch.cat([features[:5], features[given : given + 1]])
+        left_out, at = int(training.place[given]), torch.cat([features[:5], features[given : given + 1]])
         with_all, without = torch.zeros(6, len(half)), torch.zeros(6, len(half))
-        for share, machine in functions(model.machines_):
-            with_all += share * machine(at)
+        for machine in machines:
+            with_all += machine(at) / len(machines)
             for part in machine.parts:
                 rest = part[part != left_out]
-                A = machine.whole.matrix(machine.X[rest]) + machine.lam * len(part) * torch.eye(len(rest))
+                A = machine.kernel.matrix(machine.X[rest]) + machine.lam * len(part) * torch.eye(len(rest))
                 alpha = torch.linalg.solve(A, rows.Y[rest])
-                without += share * machine.whole.matrix(at, machine.X[rest]) @ alpha / len(machine.parts)
+                without += machine.kernel.matrix(at, machine.X[rest]) @ alpha / len(machine.parts) / len(machines)
         change = (with_all.clamp(-1, 1) - without.clamp(-1, 1)).numpy() * half
         np.testing.assert_allclose(everywhere[:, given].reshape(5, -1), change[:5], atol=2e-5 * half.max())
         np.testing.assert_allclose(np.reshape(own[given], -1), change[5], atol=2e-5 * half.max())
@@ -128,15 +129,15 @@ def test_rows_without_weight_have_no_influence_and_copies_leave_together():
 
 
 def test_centres_are_rows_and_add_up_too(monkeypatch):
-    monkeypatch.setattr(arrays, "EXACT", 150)
+    monkeypatch.setattr(arrays.memory, "EXACT", 150)
     X, y = friedman(200)
     model = HGKRegressor(random_state=0, time_budget=1.0).fit(X, y)
-    assert type(model.machines_[0]).__name__ == "OnCentres"
+    assert type(model.machine_.parts_of()[0]).__name__ == "OnCentres"
     found = contributions(model, X, 3)
     total = found.base + found.contribution.sum(-1) + found.rest
     np.testing.assert_allclose(np.clip(total[:, 0], y.min(), y.max()), model.predict(X), atol=1e-8)
     numbers = given_rows(model)
-    np.testing.assert_allclose(model._features(X[numbers]), model.machines_[0].X)
+    np.testing.assert_allclose(model.features(X[numbers]), model.machine_.X)
     assert influence(model, X[:2]).shape == (2, 200)
 
 
@@ -184,5 +185,5 @@ def test_a_plain_kernel_is_said_to_tell_nothing_about_columns(models):
     assert plain_remark(HGKRegressor(kernel=given).fit(X, y)).startswith("the kernel is the plain Gaussian one")
     noise = np.random.default_rng(0).standard_normal(60)
     model = HGKRegressor(random_state=0).fit(X[:60], noise)
-    assert [e["candidates"] for e in model.history_ if e["stage"] == "chosen"] == [["plain"]]
+    assert last(model.history_, Chosen).candidates == ("plain",)
     assert plain_remark(model).startswith("the plain Gaussian kernel was as good as any learned one")

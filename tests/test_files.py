@@ -10,6 +10,7 @@ import signal
 import stat
 import warnings
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import joblib
@@ -36,10 +37,12 @@ from hgk import (
     isotropic,
     two_layers,
 )
-from hgk.insight import findings
+from hgk.events import Chosen, Step
+from hgk.insight import learning_curves
+from hgk.kernels import Oblique, Rough, Smooth, upgrade_architecture
 from hgk.kernels.architecture import DEEPEST
 from hgk.storable import Malformed
-from hgk.storage import files
+from hgk.storage import files, schema, upgrades, write_atomically
 from hgk.storage.codec import Decoder, Encoder
 
 pytest.importorskip("safetensors", reason="needs safetensors")
@@ -73,7 +76,7 @@ def several_outputs():
 
 
 def on_centres(monkeypatch):
-    monkeypatch.setattr(arrays, "EXACT", 200)
+    monkeypatch.setattr(arrays.memory, "EXACT", 200)
     X, y = friedman(300)
     return HGKRegressor(random_state=0, time_budget=1.0), X, np.column_stack([y, np.cos(y)])
 
@@ -164,7 +167,7 @@ def test_a_round_trip_is_equal_bit_by_bit(fitted, name, tmp_path):
 def test_nystroms_machine_comes_back_too_and_its_compact_file_has_no_training_rows(tmp_path, monkeypatch):
     model, X, y = on_centres(monkeypatch)
     model.fit(X, y)
-    assert type(model.machines_[0]).__name__ == "OnCentres"
+    assert type(model.machine_).__name__ == "OnCentres"
     hgk.save(model, tmp_path / "full.hgk")
     hgk.save(model, tmp_path / "compact.hgk", compact=True)
     assert_same(model, hgk.load(tmp_path / "full.hgk"), X)
@@ -214,7 +217,7 @@ def test_the_description_tells_versions_columns_and_training(fitted, tmp_path):
     model, _ = fitted("default, mixed")
     hgk.save(model, tmp_path / "model.hgk")
     found = files.describe(tmp_path / "model.hgk")
-    assert found["schema"] == files.SCHEMA
+    assert found["schema"] == upgrades.SCHEMA
     assert found["versions"]["hgk"] == hgk.__version__
     assert found["versions"]["torch"] == torch.__version__.split("+")[0] or "+" in found["versions"]["torch"]
     assert found["summary"]["columns"] == list(model.feature_names_in_)
@@ -225,16 +228,16 @@ def test_the_description_tells_versions_columns_and_training(fitted, tmp_path):
 
 def test_the_history_keeps_first_and_last_steps_and_all_decisions(fitted, tmp_path):
     model, _ = fitted("default")
+    steps = [Step(candidate="x", step=i, criterion=float(i), lam=1e-3) for i in range(1000)]
+    told = (*steps, Chosen(candidates=("x",), risk=float("nan")))
     long = copy.copy(model)
-    steps = [{"stage": "adam", "candidate": "x", "step": i, "criterion": float(i)} for i in range(1000)]
-    long.history_ = [*steps, {"stage": "chosen", "candidates": ["x"], "risk": float("nan"), "odd": object()}]
+    long.restore(replace(model.model_, history=told), None)
     hgk.save(long, tmp_path / "model.hgk")
-    history = hgk.load(tmp_path / "model.hgk").history_
-    assert [event["step"] for event in history[:-1]][:: files.STEPS_KEPT - 1] == [0, 999]
-    assert len(history) == files.STEPS_KEPT + 1
-    assert history[-1]["candidates"] == ["x"]
-    assert np.isnan(history[-1]["risk"])
-    assert set(history[-1]) == {"stage", "candidates", "risk"}
+    *kept, chosen = hgk.load(tmp_path / "model.hgk").history_
+    assert len(kept) == files.STEPS_KEPT
+    assert [event.step for event in kept][:: files.STEPS_KEPT - 1] == [0, 999]
+    assert all(event == steps[event.step] for event in kept)
+    assert chosen == Chosen(candidates=("x",), risk=None)  # a file holds finite numbers
 
 
 # -------------------------------------------------------------------------------------------------- compact files
@@ -267,7 +270,7 @@ def test_rows_in_single_precision_stay_within_the_tolerance(fitted, tmp_path):
     model, X = fitted("plain")
     hgk.save(model, tmp_path / "double.hgk", compact=True)
     hgk.save(model, tmp_path / "single.hgk", compact=True, single=True)
-    half = float(model._y_scaling.half[0])
+    half = float(model.model_.target.scaling.half[0])
     assert 0 < np.abs(hgk.load(tmp_path / "single.hgk").predict(X) - model.predict(X)).max() < files.TOLERANCE * half
     assert (tmp_path / "single.hgk").stat().st_size < (tmp_path / "double.hgk").stat().st_size
     with pytest.raises(ModelFileError, match="without compact=True"):
@@ -309,7 +312,7 @@ def test_an_interrupt_leaves_the_old_file_and_nothing_else(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        files.write_atomically(path, interrupted)
+        write_atomically(path, interrupted)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -370,11 +373,11 @@ def parted(blob):
 
 def sealed(description, header, body):
     """A file with a checksum that fits, whatever it holds."""
-    first = {"__metadata__": {"hgk": json.dumps({**description, "checksum": files.BLANK})}}
+    first = {"__metadata__": {"hgk": json.dumps({**description, "checksum": schema.BLANK})}}
     text = json.dumps({**first, **header}, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     blob = bytearray(len(text).to_bytes(8, "little") + text + body)
-    blob[files._digits(blob)] = files._checksum(blob).encode()
+    blob[schema.digits(blob)] = schema.checksum(blob).encode()
     return bytes(blob)
 
 
@@ -422,7 +425,7 @@ def test_a_newer_schema_asks_for_an_upgrade(blob, tmp_path):
 
 
 def test_a_file_larger_than_memory_is_refused_before_it_is_read(blob, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "available_memory", lambda *device: len(blob))
+    monkeypatch.setattr(schema, "available_memory", lambda *device: len(blob))
     refused(tmp_path, blob, "loading it needs three times")
 
 
@@ -437,8 +440,12 @@ def changed(document, path, value):
     return document
 
 
-MACHINE = ("model", "machines", 0)
-TREE = (*MACHINE, "kernel", "architecture")
+MODEL = ("model", "model")
+MACHINE = (*MODEL, "machine")
+KERNEL = (*MACHINE, "kernel", "kernels", 0)
+TREE = (*KERNEL, "architecture")
+# arrays of other places
+ALPHA, TABLE = {"array": "model.machine.alpha"}, {"array": "model.training.table"}
 
 
 @pytest.mark.parametrize(
@@ -448,47 +455,61 @@ TREE = (*MACHINE, "kernel", "architecture")
         ((*TREE, "d"), -1),
         ((*TREE, "parents"), [[10**15] * 8]),
         ((*TREE, "parents"), [[0]] * 100_000),
-        ((*TREE, "rank"), 10**15),
+        ((*TREE, "kinds", 0), {"type": "Oblique", "rank": 10**15}),
+        ((*TREE, "kinds", 0), {"type": "Rough", "q": 2.0}),
+        ((*TREE, "kinds", 0), {"type": "Adam"}),
+        ((*TREE, "kinds"), [{"type": "Smooth"}]),
         ((*TREE, "coordinates"), [[10**15]]),
         ((*TREE, "coordinates"), []),
-        ((*MACHINE, "kernel", "gamma"), 0),
-        ((*MACHINE, "kernel", "gamma"), "1.0"),
-        ((*MACHINE, "kernel", "inputs"), {"type": "system", "x": "rm"}),
+        ((*KERNEL, "gamma"), 0),
+        ((*KERNEL, "gamma"), "1.0"),
+        ((*KERNEL, "inputs"), {"type": "system", "x": "rm"}),
+        ((*MACHINE, "kernel", "kernels"), []),
+        ((*MACHINE, "kernel", "proportions"), [1.0]),
+        ((*MACHINE, "kernel", "proportions", 0), 10**400),
+        ((*MACHINE, "kernel", "proportions", 0), -1.0),
+        ((*MACHINE, "kernel", "proportions", 0), 1e300),
+        ((*MACHINE, "kernel", "type"), "HierarchicalKernel"),
         ((*MACHINE, "type"), "Popen"),
+        ((*MACHINE, "type"), "Numbers"),
         ((*MACHINE, "lam"), -1.0),
+        ((*MACHINE, "ridge_added"), -1.0),
         ((*MACHINE, "X"), {"array": "no such"}),
-        ((*MACHINE, "X"), {"array": "machines.0.alpha"}),
-        ((*MACHINE, "parts"), [{"array": "machines.0.alpha"}]),
-        ((*MACHINE, "share"), 10**400),
-        ((*MACHINE, "share"), -1.0),
-        ((*MACHINE, "place"), 1),
-        (("model", "machines", 1, "place"), 2),
-        (("model", "machines", 1, "place"), -1),
-        (("model", "machines", 1, "lam"), 0.5),
-        (("model", "machines", 1, "parts"), []),
-        (("model", "machines"), []),
+        ((*MACHINE, "X"), ALPHA),
+        ((*MACHINE, "alpha"), TABLE),
+        ((*MACHINE, "parts"), [ALPHA]),
+        ((*MACHINE, "parts"), []),
+        (MACHINE, {"type": "MeanOfMachines", "machines": []}),
+        ((*MODEL, "target", "single"), 1),
+        ((*MODEL, "target", "scaling"), None),
+        ((*MODEL, "target"), {"type": "Classes", "values": [True, False]}),
+        ((*MODEL, "node_importances"), ALPHA),
+        ((*MODEL, "history"), [{"type": "Step"}]),
+        ((*MODEL, "history"), [{"type": "Adam"}]),
+        ((*MODEL, "history"), [{"type": "Optimism", "ratio": {"deep": {}}}]),
+        ((*MODEL, "history"), [{"type": "Held", "risk": -1.0}]),
+        ((*MODEL, "training", "rows"), None),
+        ((*MODEL, "training", "place"), TABLE),
+        ((*MODEL, "training", "table"), ALPHA),
+        ((*MODEL, "device"), "cuda"),
+        ((*MODEL, "extra"), 1),
+        ((*MODEL, "inputs", "columns"), []),
+        ((*MODEL, "inputs", "columns", 0, "missing"), "no"),
+        ((*MODEL, "inputs", "columns", 0, "type"), "Unchanged"),
+        ((*MODEL, "inputs", "columns", 0, "type"), "Rows"),
+        ((*MODEL, "inputs"), {"reader": [], "encoder": []}),
         (("model", "estimator"), "os.system"),
         (("model", "parameters"), {"pairs": [["preset", "default"], ["__class__", "x"]]}),
         (("model", "parameters"), {"pairs": [["kernel", {"type": "Adam"}]]}),
         (("model", "names"), ["a"]),
-        (("model", "single_column"), 1),
-        (("model", "y_scaling"), None),
-        (("model", "history"), [{"stage": {"deep": {}}}]),
-        (("model", "rows"), None),
-        (("model", "place"), {"array": "X_fit"}),
         (("model", "extra"), 1),
         (("model",), [[[[[[]]]]]]),
-        (("model", "inputs", "encoder", "columns"), []),
-        (("model", "inputs", "encoder", "columns", 0, "names"), []),
-        (("model", "inputs", "encoder", "columns", 0, "type"), "Unchanged"),
-        (("model", "inputs", "reader", "levels"), [None]),
     ],
     ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else repr(value)[:20],
 )
 def test_a_hostile_description_with_a_fitting_checksum_is_refused(blob, tmp_path, path, value):
     description, header, body = parted(blob)
-    names = {name: name for name in header}
-    value = json.loads(json.dumps(value).replace("machines.0.alpha", next(n for n in names if n.endswith("alpha"))))
+    assert {ALPHA["array"], TABLE["array"]} <= set(header)
     refused(tmp_path, sealed(changed(description, path, value), header, body), "damaged or was altered")
 
 
@@ -509,13 +530,13 @@ def test_nesting_beyond_recursion_and_numbers_beyond_bounds_are_refused(blob, tm
     _description, header, body = parted(blob)
     for inner in ("[" * 100_000, "[" * 100_000 + "]" * 100_000, '{"schema": 1' + "0" * 5000 + "}", "NaN", "[]", "3"):
         text = (
-            json.dumps({"checksum": files.BLANK})[:-1]
+            json.dumps({"checksum": schema.BLANK})[:-1]
             + f', "schema": 1, "versions": {{"hgk": "0"}}, "model": {inner}}}'
         )
         content = {"__metadata__": {"hgk": text}, **header}
         raw = json.dumps(content, separators=(",", ":")).encode()
         whole = bytearray(len(raw).to_bytes(8, "little") + raw + body)
-        whole[files._digits(whole)] = files._checksum(whole).encode()
+        whole[schema.digits(whole)] = schema.checksum(whole).encode()
         refused(tmp_path, bytes(whole), "damaged or was altered")
 
 
@@ -581,7 +602,7 @@ def test_mutations_with_a_fitting_checksum_are_refused_or_make_a_model_that_work
     model, X = fitted(name)
     hgk.save(model, tmp_path / "mutant.hgk")
     description, header, body = parted((tmp_path / "mutant.hgk").read_bytes())
-    ways = [way for way in leaves(description["model"]) if way[0] != "history" or way[1:] < (3,)]
+    ways = [way for way in leaves(description["model"]) if way[:2] != ("model", "history") or way[2:] < (3,)]
     values = [None, True, 0, 1, -1, 2**31, 10**30, 0.5, 1e308, "", "x", [], [0], {}, {"pairs": []}, {"type": "Exact"}]
     path, works = tmp_path / "mutant.hgk", 0
     for _ in range(MUTATIONS):
@@ -603,7 +624,7 @@ def test_mutations_with_a_fitting_checksum_are_refused_or_make_a_model_that_work
             assert_sentence(error)
             continue
         works += 1
-        findings.learning(model)
+        learning_curves(model)
         # ValueError: such as a column that is now expected under another name
         with np.errstate(all="ignore"), suppress(ValueError):
             assert len(model.predict(X)) == len(X)
@@ -646,6 +667,40 @@ def test_files_of_schema_3_still_load():
             np.testing.assert_allclose(model.predict_interval(X), said["interval"], rtol=1e-5)
 
 
+def test_files_of_schema_4_still_load_with_every_kind_of_column(tmp_path):
+    """Written by ``tests/data/make_schema4_inputs.py``; never to be written again."""
+    expected = json.loads((DATA / "schema4_inputs.json").read_text())
+    for name, said in expected.items():
+        model = hgk.load(DATA / f"{name}.hgk")
+        np.testing.assert_allclose(model.predict(pd.DataFrame(said["rows"])), said["predict"], rtol=1e-6)
+        assert list(model.kernel_.columns) == said["features"]
+        if name != "schema4_kernel_by_hand":  # whose categories have no indicators, rare or not
+            assert [column["words"] for column in model.model_.inputs.taken_for()] == said["taken_for"]
+        hgk.save(model, tmp_path / "again.hgk")
+        again = hgk.load(tmp_path / "again.hgk").predict(pd.DataFrame(said["rows"]))
+        np.testing.assert_array_equal(again, model.predict(pd.DataFrame(said["rows"])))
+
+
+def test_a_file_of_schema_4_still_loads_with_kinds_in_place_of_exponents():
+    """Written by ``tests/data/make_schema4.py``, with smooth, rough and oblique nodes; never to be written again."""
+    said = json.loads((DATA / "schema4.json").read_text())
+    model = hgk.load(DATA / "schema4_kinds.hgk")
+    kinds = (Smooth(), Rough(0.7), Oblique(2), Oblique(2))
+    assert model.architecture.kinds == kinds
+    assert all(kernel.architecture.kinds == kinds for _, kernel in model.kernel_.terms)
+    np.testing.assert_allclose(model.predict(said["rows"]), said["predict"], rtol=1e-6)
+    np.testing.assert_allclose(model.loo_predictions_[:5], said["loo"], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [{"exponents": [2.0]}, {"oblique": [1, 0], "rank": 1}, {"oblique": [2], "rank": 1}, {"oblique": [0, 0], "rank": 1}],
+)
+def test_kinds_of_schema_4_that_do_not_fit_are_refused(parts):
+    with pytest.raises(Malformed, match="kinds of nodes do not fit"):
+        upgrade_architecture({"type": "Architecture", "d": 3, "coordinates": [[0], [1, 2]], **parts})
+
+
 @pytest.mark.parametrize("name", ["default, mixed", "texts", "a kernel with inputs"])
 @pytest.mark.parametrize("way", ["pickle", "joblib", "deepcopy", "skops"])
 def test_pickle_joblib_and_skops_work_too(fitted, name, way):
@@ -666,8 +721,7 @@ def test_pickle_joblib_and_skops_work_too(fitted, name, way):
         assert all(kind.startswith("hgk.") for kind in trusted)
         other = skops.loads(content, trusted=trusted)
     assert_same(model, other, X)
-    if type(other.machines_[0]).__name__ == "Exact":
-        assert all(machine.X is other._rows.X for machine in other.machines_)  # shared, as they were
+    assert other.machine_.X is other.model_.training.rows.X  # shared, as they were
 
 
 def test_a_read_only_memory_map_of_joblib_loads_without_a_warning(fitted, tmp_path):

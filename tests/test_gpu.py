@@ -18,26 +18,35 @@ import hgk
 from cases import ARCHITECTURES, random_kernel, random_rows
 from hgk import Algorithm1, HGKClassifier, HGKQuantileRegressor, HGKRegressor, arrays, inhomogeneous, two_layers
 from hgk.criteria import LeaveOneOut
-from hgk.kernels import HierarchicalKernel, Sweep, compose, fused, with_kinds
-from hgk.kernels.fused.chains import Slopes
-from hgk.learners.gradients import Effort, Trial, all_kinds, last_round, mixed
-from hgk.machines.base import Rows, train
-from hgk.optimisers.adam import Adam, Run
+from hgk.executor import SideBySide, Threads
+from hgk.kernels import HierarchicalKernel, Sweep, compiled, compose, with_kinds
+from hgk.kernels.sweeps.compiled.chains import Slopes
+from hgk.learners import Default
+from hgk.learners.default.average import Trial
+from hgk.learners.default.effort import Effort
+from hgk.learners.default.kinds import all_kinds, mixed
+from hgk.learners.default.learner import Fit
+from hgk.machines import Rows, train
+from hgk.optimisers import Adam
 from hgk.optimisers.annealing import LONGEST, Annealing, anneal, anneal_all
 from hgk.optimisers.armijo import Descending, descend, descend_all
 from hgk.optimisers.objective import Objective, Risk, loads, risks_all
 from hgk.optimisers.recorded import RecordedRun, run_together
+from hgk.optimisers.runs import Run
 from hgk.progress import Progress
-from hgk.search.selection import Task, fold_numbers, lam_grid, search
+from hgk.search import fold_numbers, lam_grid, search
+from hgk.targets import FewValues
+from tasks import ClippedAt, features, task_of
 
 HERE = torch.cuda.is_available()
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and fused.installed()
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and compiled.installed()
 DEVICE = torch.device("cuda" if HERE else "cpu")
 gpu = pytest.mark.skipif(not HERE, reason="no CUDA device here")
 kernels = pytest.mark.skipif(not (HERE or INTERPRETED), reason="no CUDA device here, and Triton is not interpreted")
 TOLERANCE = {torch.float32: 3e-6, torch.float64: 1e-13}
 
-FLAT = {name: tree for name, tree in ARCHITECTURES.items() if tree.depth <= 2}
+# the compiled kernels take maps of one rank
+FLAT = {name: tree for name, tree in ARCHITECTURES.items() if tree.depth <= 2 and name != "two ranks"}
 SHAPES = {
     "one column": (inhomogeneous(1), 33, 1),
     "one row": (FLAT["all kinds"], 1, 5),
@@ -46,7 +55,7 @@ SHAPES = {
     "groups of 4": (with_kinds(two_layers(6, 8, 6), rough=[1, 3, 4, 7]), 70, 31),
     "groups of 8, some columns": (with_kinds(two_layers(7, 21, 6), rough=list(range(10))), 40, 45),
     "groups with two exponents": (with_kinds(two_layers(5, 12, 5), rough=[0, 2, 3, 4], q=0.7), 33, 40),
-    "groups and maps": (all_kinds(["scaled", "rank"] * 3), 45, 20),
+    "groups and maps": (all_kinds(features(*["scaled", "rank"] * 3)), 45, 20),
 } | {name: (tree, 45, 67) for name, tree in FLAT.items()}
 
 
@@ -96,7 +105,7 @@ def test_long_places_are_the_same_places(name, monkeypatch):
     _, (ours, _), (square, _) = twins(name, torch.float32)
     alpha, G = torch.ones(ours.shape[1], 3, device=DEVICE), torch.ones(square.shape, device=DEVICE)
     expected = ours.matrix(), ours.multiply(alpha), *square.backward(G)
-    monkeypatch.setattr(sys.modules["hgk.kernels.fused.sweep"], "LONG", 1)
+    monkeypatch.setattr(sys.modules["hgk.kernels.sweeps.compiled.sweep"], "LONG", 1)
     assert ours._index(ours.layout.first).dtype == torch.int64
     for found, wanted in zip((ours.matrix(), ours.multiply(alpha), *square.backward(G)), expected, strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-7)
@@ -107,7 +116,7 @@ def test_no_rows_have_no_predictions():
     tree, _, m = SHAPES["100 columns, all kinds"]
     kernel, rng = random_kernel(tree), np.random.default_rng(0)
     X, Z = (torch.from_numpy(rng.standard_normal((rows, tree.d))).to(DEVICE) for rows in (0, m))
-    ours = fused.sweep(tree, kernel.W, 1.0, X, Z)
+    ours = compiled.sweep(tree, kernel.W, 1.0, X, Z)
     assert ours.matrix().shape == (0, m)
     assert ours.multiply(torch.ones(m, 2, device=DEVICE, dtype=X.dtype)).shape == (0, 2)
 
@@ -123,7 +132,7 @@ def test_backward_sweeps_are_their_plain_twins(name, dtype):
     G = G + G.T + (1e4 if dtype == torch.float32 else 0.0) * torch.eye(len(G), dtype=dtype, device=DEVICE)
     for mine, theirs in zip(square.backward(G), plain_square.backward(G.double()), strict=True):
         assert_close(mine.cpu(), theirs, dtype, factor=20)  # sums of both signs
-    if not kernel.architecture.oblique:
+    if compiled.mapped(kernel.architecture) is None:
         G = torch.from_numpy(np.random.default_rng(0).standard_normal(ours.shape)).to(DEVICE, dtype)
         for mine, theirs in zip(ours.backward(G), plain.backward(G.double()), strict=True):
             assert_close(mine.cpu(), theirs, dtype, factor=20)  # sums of both signs
@@ -140,7 +149,7 @@ def objectives(dtype=torch.float64):
         held_out = 17 + 9 * seed  # one or two strips more for every chain
         machine = train(kernel, rows[:-held_out], 1e-3 if dtype == torch.float64 else 1e-1)
         clip = float(machine(rows[-held_out:].X).abs().quantile(0.7))
-        found.append(Objective(kernel, machine.X, machine.alpha.to(dtype), rows[-held_out:], clip))
+        found.append(Objective(kernel, machine.X, machine.alpha.to(dtype), rows[-held_out:], ClippedAt(clip)))
     return found
 
 
@@ -153,7 +162,7 @@ def shaken(W):
 def plain_twin(o):
     """The same on the processor, by the plain formulas in double precision."""
     D2 = Rows(*(part.double().cpu() for part in (o.D2.X, o.D2.Y, o.D2.weight)))
-    return PlainObjective(o.kernel, o.X1.double().cpu(), o.alpha.double().cpu(), D2, o.clip)
+    return PlainObjective(o.kernel, o.X1.double().cpu(), o.alpha.double().cpu(), D2, o.problem)
 
 
 class PlainObjective(Objective):
@@ -166,7 +175,7 @@ class PlainObjective(Objective):
     def gradient(self, W):
         sweep = Sweep(self.kernel.with_weights(W), self.D2.X, self.X1)
         t = sweep.multiply(self.alpha)
-        g = 2 * (t - self.D2.Y) * (t.abs() < self.clip) * (self.D2.weight / self.D2.weight.sum())[:, None]
+        g = 2 * (t - self.D2.Y) * (t.abs() < self.problem.clip) * (self.D2.weight / self.D2.weight.sum())[:, None]
         return self.risk_of(t), sweep.backward(g @ self.alpha.T)
 
 
@@ -185,7 +194,7 @@ def test_chains_have_the_risks_and_gradients_of_each_alone(dtype):
     for c, (risk, gradient) in {**first[1], **second[1]}.items():
         twin = plain_twin(found[c])
         t = twin.kernel.with_weights(Ws[c]).multiply(twin.D2.X, twin.X1, twin.alpha)
-        assert 0 < int((t.abs() < twin.clip).sum()) < len(t)
+        assert 0 < int((t.abs() < twin.problem.clip).sum()) < len(t)
         expected, theirs = twin.gradient(Ws[c])
         assert risk == pytest.approx(expected, rel=tolerance)
         assert len(gradient) == len(theirs)
@@ -220,7 +229,7 @@ def test_chains_descend_together_as_each_alone():
     rows = random_rows(40).to(DEVICE)
     kernel = HierarchicalKernel(deep, deep.start(rows.spread, np.random.default_rng(0)))
     machine = train(kernel, rows[:25], 1e-3)
-    found += [Objective(kernel, machine.X, machine.alpha, rows[25:], 0.8), found[0]]
+    found += [Objective(kernel, machine.X, machine.alpha, rows[25:], ClippedAt(0.8)), found[0]]
     stopped = Progress()
     stopped.stopped = True
     settings = [(60, None), (4, None), (5, stopped), (3, None), (0, None)]
@@ -250,7 +259,7 @@ def test_risks_of_chains_on_other_rows():
     two = random_rows(30, outputs=2).to(DEVICE)
     kernel = found[1].kernel
     machine = train(kernel, two[:20], 1e-3)
-    found, others = [*found, Objective(kernel, machine.X, machine.alpha, two[20:], 0.8)], [*others, two]
+    found, others = [*found, Objective(kernel, machine.X, machine.alpha, two[20:], ClippedAt(0.8))], [*others, two]
     assert not found[-1].fits
     Ws = [o.kernel.W for o in found]
     expected = [o.risk(W, rows) for o, W, rows in zip(found, Ws, others, strict=True)]
@@ -313,7 +322,7 @@ def test_chains_that_do_not_fit_together_go_one_after_the_other(monkeypatch):
     rows, tree = random_rows(60).to(DEVICE), two_layers(5, 2, 3, rng=1)
     kernel = HierarchicalKernel(tree, tree.start(rows.spread, np.random.default_rng(0)))
     machine = train(kernel, rows[:40], 1e-3)
-    objective = Objective(kernel, machine.X, machine.alpha, rows[40:], 0.8)
+    objective = Objective(kernel, machine.X, machine.alpha, rows[40:], ClippedAt(0.8))
 
     def asked():
         return [Annealing(objective, kernel.W, 5, np.random.default_rng(seed), Progress()) for seed in range(3)]
@@ -367,7 +376,7 @@ def test_a_processor_never_sees_triton():
     code = (
         "import sys; from sklearn.datasets import load_diabetes; from hgk import HGKRegressor\n"
         "X, y = load_diabetes(return_X_y=True); HGKRegressor(random_state=0).fit(X[:60], y[:60]).predict(X)\n"
-        "assert not {f'hgk.kernels.fused.{name}' for name in ('tiles', 'moves', 'slopes')} & set(sys.modules)"
+        "assert not {f'hgk.kernels.sweeps.compiled.{name}' for name in ('tiles', 'moves', 'slopes')} & set(sys.modules)"
     )
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
@@ -412,7 +421,7 @@ def test_recorded_steps_are_ordinary_steps():
     for device, kind in (("cpu", Run), (DEVICE, RecordedRun)):
         runs = []
         for build in (mixed, all_kinds):
-            tree = build(["scaled"] * 5)
+            tree = build(features(*["scaled"] * 5))
             kernel = HierarchicalKernel(tree, tree.start(rows.spread, np.random.default_rng(0)))
             settings = Adam(5, batch, rate=0.1, shrink=0.1, map_penalty=0.1)
             runs.append(kind(settings, kernel, rows.to(device), np.random.default_rng(1), Progress()))
@@ -433,13 +442,14 @@ def test_recorded_steps_are_ordinary_steps():
 @gpu
 def test_the_last_round_is_the_processors():
     rows, ended = random_rows(300), []
-    trees = [build(["scaled"] * 5) for build in (mixed, all_kinds)]
+    trees = [build(features(*["scaled"] * 5)) for build in (mixed, all_kinds)]
     begun = [HierarchicalKernel(tree, tree.start(rows.spread, np.random.default_rng(0))) for tree in trees]
     for device in ("cpu", DEVICE):
-        task = Task(rows.to(device), np.arange(300) % 5, np.array([1e-3]), 1.0)
+        task, executor = task_of(rows.to(device), [1e-3]), Threads() if device == "cpu" else SideBySide()
+        fit = Fit(Default(), task, np.random.default_rng(1), Progress(), executor)
         chosen = [Trial(f"kind {i}", [kernel], 1e-3, task.rows.Y, 100) for i, kernel in enumerate(begun)]
-        found = last_round(chosen, Effort(9, 1, 100, 1, 100, 5, 150), task, np.random.default_rng(1), Progress(), 1)
-        ended.append([w for trial in found for w in trial.kernels[0].W])
+        moved = fit.last_round(chosen, Effort(9, 1, 100, 1, 100, 5, 150), None)
+        ended.append([w for trial in moved for w in trial.kernels[0].W])
     for w, v in zip(*ended, strict=True):
         assert v.device.type == "cpu"
         torch.testing.assert_close(w, v, rtol=2e-2, atol=2e-3)
@@ -462,7 +472,7 @@ def test_a_recorded_run_that_is_cut_tells_of_its_steps():
 def test_a_step_whose_factor_breaks_down_leaves_the_weights_and_raises_lambda():
     rows = random_rows(60).to(DEVICE)
     rows.Y[:] = torch.nan
-    tree = mixed(["scaled"] * 5)
+    tree = mixed(features(*["scaled"] * 5))
     kernel = HierarchicalKernel(tree, tree.start(np.ones(5), np.random.default_rng(0)))
     run = RecordedRun(Adam(3, 30), kernel, rows, np.random.default_rng(0), Progress(), lam=1e-5)
     run_together([run])
@@ -489,7 +499,10 @@ def test_exact_machines_are_the_processors():
     here, away = (train(kernel, r, 1e-4) for r in (rows, rows.to(DEVICE)))
     torch.testing.assert_close(away.alpha.cpu(), here.alpha, rtol=1e-6, atol=1e-8)
     some = torch.arange(0, 700, 7)
-    ones = [m.leave_one_out(r, r.X[:20], some) for m, r in ((here, rows), (away, rows.to(DEVICE)))]
+    ones = []
+    for machine, r in ((here, rows), (away, rows.to(DEVICE))):
+        own, elsewhere = machine.without_one(r, some)
+        ones.append((own, elsewhere(r.X[:20])))
     for mine, theirs in zip(*ones, strict=True):
         torch.testing.assert_close(theirs.cpu(), mine, rtol=1e-6, atol=1e-8)
 
@@ -534,7 +547,7 @@ def test_a_model_from_the_device_serves_anywhere(tmp_path):
     model = HGKRegressor(random_state=0, device="cuda").fit(X[:n], y[:n])
     assert np.mean((model.predict(X[n:]) - y[n:]) ** 2) < 1.2 * 0.5**2
     there = model.predict(X[n:]), model.loo_predictions_, model.predict_interval(X[n : n + 50])
-    model.set_params(device="cpu")._kept.clear()
+    model.set_params(device="cpu").model_.memo.clear()
     here = model.predict(X[n:]), model.loo_predictions_, model.predict_interval(X[n : n + 50])
     hgk.save(model, tmp_path / "model.hgk")
     loaded = hgk.load(tmp_path / "model.hgk")
@@ -550,10 +563,10 @@ def test_a_label_of_few_values_is_the_processors():
     columns = [10, 13, 18, 20, 26, 28, 34, 36, 42, 44, 51, 53]
     X, y = X[:900, columns], 10.0 * y[:900]
     model = HGKRegressor(random_state=0, device="cuda").fit(X[:600], y[:600])
-    assert model.machines_[0].levels is not None
+    assert isinstance(model.model_.target, FewValues)
     X_new = X[600:]
     there = model.predict(X_new), model.loo_predictions_, model.predict_interval(X_new[:20])
-    model.set_params(device="cpu")._kept.clear()
+    model.set_params(device="cpu").model_.memo.clear()
     here = model.predict(X_new), model.loo_predictions_, model.predict_interval(X_new[:20])
     for a, b in zip(there, here, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5 * 45)

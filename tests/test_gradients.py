@@ -11,8 +11,8 @@ from joblib import parallel_config
 from sklearn.datasets import load_diabetes, make_friedman1
 from sklearn.metrics import log_loss
 
-import hgk.estimators.base
-import hgk.learners.gradients
+import hgk.learners.default.judge
+import hgk.learners.default.learner
 from cases import ARCHITECTURES, random_rows
 from hgk import (
     Architecture,
@@ -25,32 +25,38 @@ from hgk import (
     two_layers,
 )
 from hgk.criteria import LeaveOneOut
-from hgk.inputs.table import MOST_STEPS, Encoder, Reader
-from hgk.kernels import HierarchicalKernel
-from hgk.learners.gradients import (
-    MEMBERS,
-    NARROWING,
-    Effort,
-    Judge,
-    LeaveOneOutGradients,
-    Trial,
-    choose,
-    columns_of,
-    judge_lams,
-    usual_effort,
-    warped,
-)
-from hgk.machines.base import OnCentres, Rows, clipped_risk
-from hgk.optimisers.adam import HIGHEST, LOWEST, Adam, Run, Watch, one_cycle
+from hgk.events import Chosen, Judged, Planned, Step, Watched, last, of_kind
+from hgk.executor import Threads
+from hgk.inputs import MOST_STEPS, Encoder, Reader
+from hgk.kernels import HierarchicalKernel, Rough
+from hgk.learners import Default, Settings
+from hgk.learners.default.average import Averages, Trial, choose
+from hgk.learners.default.effort import Effort, usual_effort
+from hgk.learners.default.judge import Judge, judge_lams
+from hgk.learners.default.kinds import columns_of, kinds_for, warped
+from hgk.learners.default.learner import Fit
+from hgk.machines import OnCentres, Rows, clipped_risk
+from hgk.optimisers import Adam
+from hgk.optimisers.runs import HIGHEST, LOWEST, Run, Watch, one_cycle
+from hgk.optimisers.steps import Steps
 from hgk.progress import Progress
-from hgk.search.selection import Task
 from hgk.targets.calibration import Calibration
+from tasks import default_settings, features, task_of
 
 
 def start(architecture, rows, **settings):
     rng = np.random.default_rng(0)
     kernel = HierarchicalKernel(architecture, architecture.start(rows.spread, rng))
-    return Run(Adam(**settings), kernel, rows, rng, Progress(), LeaveOneOut())
+    return Run(Adam(**settings, criterion=LeaveOneOut()), kernel, rows, rng, Progress())
+
+
+def learned(optimiser, architecture, rows, rng, progress):
+    (kernel,) = Threads().drive([optimiser.search(architecture, rows, rng, progress)])
+    return kernel
+
+
+def kernels_of(model):
+    return [kernel for _, kernel, _, _ in model.machine_.terms]
 
 
 @pytest.mark.parametrize("name", ["inhomogeneous", "smooth and rough", "all kinds", "depth 4"])
@@ -110,8 +116,9 @@ def test_the_criterion_falls_and_a_planted_irrelevant_column_loses_its_weight():
     X = rng.uniform(-1, 1, (300, 4))
     rows = Rows(*map(torch.from_numpy, (X, np.sin(3 * X[:, :1]) * X[:, 1:2], np.ones(300))))
     progress = Progress()
-    kernel = Adam(steps=60, batch=200, rate=0.2).learn(inhomogeneous(4), rows, 1.0, rng, progress)
-    criteria = [event["criterion"] for event in progress.history]
+    kernel = learned(Adam(steps=60, batch=200, rate=0.2), inhomogeneous(4), rows, rng, progress)
+    criteria = [event.criterion for event in of_kind(progress.history, Step)]
+    assert len(criteria) == 60
     assert np.mean(criteria[-5:]) < 0.2 * criteria[0]
     v = kernel.W[0][0]
     assert float(v[2:].max()) < 0.2 * float(v[:2].min())
@@ -121,9 +128,8 @@ def test_shrinking_pulls_the_weights_together():
     rows = random_rows(100)
     spreads = []
     for shrink in (0.0, 10.0):
-        kernel = Adam(steps=40, batch=100, rate=0.2, shrink=shrink).learn(
-            inhomogeneous(5), rows, 1.0, np.random.default_rng(0), Progress()
-        )
+        optimiser = Adam(steps=40, batch=100, rate=0.2, shrink=shrink)
+        kernel = learned(optimiser, inhomogeneous(5), rows, np.random.default_rng(0), Progress())
         spreads.append(float(kernel.W[0].log().std()))
     assert spreads[1] < 0.3 * spreads[0]
 
@@ -131,7 +137,7 @@ def test_shrinking_pulls_the_weights_together():
 def test_the_same_seed_gives_the_same_weights():
     rows = random_rows(80)
     one, two = (
-        Adam(steps=10, batch=50).learn(two_layers(5, 3), rows, 1.0, np.random.default_rng(1), Progress()) for _ in "ab"
+        learned(Adam(steps=10, batch=50), two_layers(5, 3), rows, np.random.default_rng(1), Progress()) for _ in "ab"
     )
     assert all(torch.equal(a, b) for a, b in zip(one.W, two.W, strict=True))
 
@@ -163,7 +169,7 @@ def test_a_run_that_overfits_is_stopped_by_rows_outside_its_batches():
     kernel = HierarchicalKernel(tree, tree.start(rows.spread, rng))
     run = Run(Adam(steps=100, batch=60, rate=0.3), kernel, rows, rng, progress, watched=new)
     found = run.run()
-    risks = [e["risk"] for e in progress.history if e["stage"] == "watch"]
+    risks = [event.risk for event in of_kind(progress.history, Watched)]
     after = Watch(run.watch.batch, new, 1.0)(kernel, found.W, run.lam)
     assert after <= risks[-1] + 1e-9
     assert after < 1.1 * min(risks)
@@ -174,21 +180,20 @@ def test_warps_are_monotone_and_learned_by_rough_nodes():
     x = np.random.default_rng(0).uniform(0, 1, 300)
     reader = Reader.of([x], ["x"])
     encoder = Encoder.of(x[:, None], np.ones(300), reader, ranks=True, robust=True, steps=True)
-    kinds = tuple(f.kind for f in encoder.features)
-    tree = warped(kinds)
-    steps = [j for j, kind in enumerate(kinds) if kind == "step"]
+    tree = warped(encoder.features)
+    steps = [j for j, feature in enumerate(encoder.features) if feature.kind == "step"]
     assert len(steps) == MOST_STEPS
     spiked = np.where(np.arange(300) < 270, 0.0, x)
     ends = Encoder.of(spiked[:, None], np.ones(300), reader, steps=True).columns[0].steps
     assert len(ends) > 6  # nine tenths of the rows share a value, the others still have their steps
     assert set(ends) <= set(spiked)
     assert all(set(tree.coordinates[i]) == set(steps) for i in range(4, 8))
-    assert tree.oblique == (8, 9, 10, 11)
+    assert [i for i, kind in enumerate(tree.kinds) if kind.name == "oblique"] == [8, 9, 10, 11]
     F = torch.from_numpy(encoder(np.sort(x)[:, None]))
     v2 = torch.rand(len(steps), dtype=torch.float64)
     g = F[:, steps] @ v2
     assert bool((g.diff() >= 0).all())
-    tree = Architecture(F.shape[1], (tuple(steps),), exponents=(1.0,))
+    tree = Architecture(F.shape[1], (tuple(steps),), kinds=(Rough(),))
     W = torch.zeros(1, F.shape[1], dtype=torch.float64)
     W[0, steps] = v2.sqrt()
     expected = torch.exp(-(g[:, None] - g[None, :]).abs())
@@ -197,20 +202,20 @@ def test_warps_are_monotone_and_learned_by_rough_nodes():
 
 def judges(n, out):
     index = torch.arange(n)
-    return {0: Judge(index, index, torch.arange(out), index[:0], False)}
+    return {0: Judge(index, index, torch.arange(out), index[:0], False, Settings())}
 
 
 def test_kinds_are_averaged_unless_one_is_better_left_out():
     rng = np.random.default_rng(0)
     rows = random_rows(200)
-    task = Task(rows, np.arange(200) % 5, np.array([0.1]), 1.0)
+    task = task_of(rows)
     noise = [torch.from_numpy(0.3 * rng.standard_normal((200, 1))) for _ in range(5)]
 
     def trial(name, error):
         return Trial(name, [], 0.1, rows.Y + error)
 
     def names(*trials):
-        return [t.name for t in choose(trials, task, judges(200, 80), Progress())]
+        return [t.name for t in choose(trials, task, judges(200, 80), Progress(), Settings().members)]
 
     plain, one, other = trial("plain", 3 * noise[2]), trial("one", noise[0]), trial("other", noise[1])
     assert sorted(names(plain, one, other)) == ["one", "other"]  # independent errors average out, plain is gone
@@ -219,7 +224,7 @@ def test_kinds_are_averaged_unless_one_is_better_left_out():
     little = trial("little worse", noise[0] * torch.from_numpy(1 + 0.3 * rng.standard_normal((200, 1))))
     assert sorted(names(plain, one, little)) == ["little worse", "one"]  # no clear gain without it
     many = [trial(str(i), (1 + 0.1 * i) * noise[i]) for i in (0, 1, 3, 4)]
-    assert len(names(plain, *many)) == MEMBERS
+    assert len(names(plain, *many)) == Settings().members
     # one that is far off does not hide what the others are worth
     assert sorted(names(trial("plain", noise[2]), *many[:3], trial("off", 20 * noise[4]))) == ["0", "1", "3"]
 
@@ -228,7 +233,7 @@ def test_one_kind_alone_is_the_best_and_has_to_beat_plain_itself():
     """As for machines on centres; an average that beats plain says nothing of its members."""
     rng = np.random.default_rng(0)
     rows = random_rows(400)
-    task = Task(rows, np.arange(400) % 5, np.array([0.1]), 1.0)
+    task = task_of(rows)
     noise = [torch.from_numpy(0.3 * rng.standard_normal((400, 1))) for _ in range(5)]
 
     def names(most, *errors):
@@ -248,12 +253,12 @@ def test_one_kind_alone_is_the_best_and_has_to_beat_plain_itself():
 def test_plain_is_left_only_for_a_clear_gain():
     rng = np.random.default_rng(0)
     rows = random_rows(200)
-    task = Task(rows, np.arange(200) % 5, np.array([0.1]), 1.0)
+    task = task_of(rows)
     noise = [torch.from_numpy(0.3 * rng.standard_normal((200, 1))) for _ in range(3)]
 
     def names(*errors):
         trials = [Trial(str(i), [], 0.1, rows.Y + error) for i, error in enumerate(errors)]
-        return [t.name for t in choose(trials, task, judges(200, 80), Progress())]
+        return [t.name for t in choose(trials, task, judges(200, 80), Progress(), Settings().members)]
 
     assert names(0.5 * noise[0], noise[0], 2 * noise[0]) == ["0"]
     close = noise[0] * torch.from_numpy(1 - 0.02 + 0.3 * rng.standard_normal((200, 1)))
@@ -269,18 +274,18 @@ def test_plain_is_left_only_for_a_clear_gain():
 def test_the_judge_is_the_machine_without_the_rows_set_aside():
     """Also with a narrower kernel, where its weights are of a batch of a quarter of the rows."""
     rows = random_rows(80, outputs=2, weighted=True)
-    task = Task(rows, np.arange(80) % 5, np.geomspace(0.1, 1e-4, 10), 1.0)
-    judge = Judge.of(task, 2, np.random.default_rng(0))
+    task, settings = task_of(rows, np.geomspace(0.1, 1e-4, 10)), Settings()
+    judge = Judge.of(task, 2, np.random.default_rng(0), settings)
     kernel = HierarchicalKernel(tree := two_layers(5, 3), tree.start(rows.spread, np.random.default_rng(0)), 1.3)
     assert set(judge.out.tolist()) == set(range(2, 80, 5))
     assert len(judge(kernel, task, 16)[0]) == 1  # one of several folds
     judge = replace(judge, complete=False)
     assert len(judge(kernel, task)[0]) == len(judge(kernel, task, 60)[0]) == 1
     all_risks, all_t = judge(kernel, task, 16)
-    part = rows[judge.some]
-    for exponent, risks, t in zip(NARROWING, all_risks, all_t, strict=True):
+    part = rows[judge.machine]
+    for exponent, risks, t in zip(settings.narrowing, all_risks, all_t, strict=True):
         best = int(risks.argmin())
-        c = float(judge_lams(task)[best]) * float(rows.weight.sum())  # c = nλ of all rows, also for fewer
+        c = float(judge_lams(task, settings)[best]) * float(rows.weight.sum())  # c = nλ of all rows, also for fewer
         (narrow,) = Trial("", [kernel], 0.1, t, batch=16, exponent=exponent).kernels_for(64)
         assert narrow.gamma == pytest.approx(1.3 * 4**-exponent)
         (wide,) = Trial("", [kernel], 0.1, t, batch=16, exponent=exponent).kernels_for(8)
@@ -291,16 +296,16 @@ def test_the_judge_is_the_machine_without_the_rows_set_aside():
         assert float(risks[best]) == pytest.approx(clipped_risk(t[best], rows[judge.out], 1.0), rel=1e-3)
 
 
-def test_the_width_follows_the_rows_where_detail_is_to_be_had(monkeypatch):
+def test_the_width_follows_the_rows_where_detail_is_to_be_had():
     """A detailed function without noise, and hardly learned weights: a narrower kernel predicts better."""
-    monkeypatch.setattr(hgk.learners.gradients, "usual_effort", lambda n, features, outputs: Effort(9, 3, 60))
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (1500, 2))
-    for noise, exponent in ((0, NARROWING[1]), (3, 0.0)):
+    for noise, exponent in ((0, Settings().narrowing[1]), (3, 0.0)):
         y = np.sin(8 * X[:, 0]) * np.cos(8 * X[:, 1]) + noise * rng.standard_normal(1500)
-        model = HGKRegressor(architecture=two_layers(2, 2, 2), random_state=0).fit(X, y)
-        (told,) = (e for e in model.history_ if e["stage"] == "candidate")
-        assert told["narrowing"] == exponent
+        with default_settings(effort=Effort(9, 3, 60)):
+            model = HGKRegressor(architecture=two_layers(2, 2, 2), random_state=0).fit(X, y)
+        (judged,) = of_kind(model.history_, Judged)
+        assert judged.narrowing == exponent
         assert model.kernel_.gamma == pytest.approx((1500 / 60) ** -exponent)
 
 
@@ -311,15 +316,14 @@ def test_the_default_finds_the_columns_and_reports_its_optimism():
     error = [np.mean((m.predict(X[200:]) - y[200:]) ** 2) for m in (model, plain)]
     assert error[0] < 0.6 * error[1]
     assert model.feature_importances_[:5].sum() > 0.9
-    candidates = {e["candidate"]: e for e in model.history_ if e["stage"] == "candidate"}
-    assert {"plain", "mixed"} <= set(candidates)
-    assert candidates["mixed"]["optimism"] == pytest.approx(
-        candidates["mixed"]["honest"] - candidates["mixed"]["criterion"]
-    )
+    judged = {event.candidate: event for event in of_kind(model.history_, Judged)}
+    assert {"plain", "mixed"} <= set(judged)
+    assert judged["mixed"].optimism == pytest.approx(judged["mixed"].honest - judged["mixed"].criterion)
+    assert np.isnan(judged["plain"].optimism)  # it has minimised no criterion
     assert np.corrcoef(model.loo_predictions_, y[:200])[0, 1] > 0.9
     np.testing.assert_allclose(model.node_importances_.sum(0), model.feature_importances_)
     assert model.node_importances_.sum() == pytest.approx(1)
-    assert len(model.node_importances_) == sum(len(m.kernel.W[0]) for m in model.machines_)
+    assert len(model.node_importances_) == sum(len(kernel.W[0]) for kernel in kernels_of(model))
 
 
 def test_a_planted_interaction_group_is_found():
@@ -329,7 +333,7 @@ def test_a_planted_interaction_group_is_found():
     y = np.sign(X[:, 0] * X[:, 1]) * np.abs(X[:, 0] * X[:, 1]) ** 0.5 + 0.3 * X[:, 2]
     model = HGKRegressor(groups={"pair": [0, 1], "alone": [2]}, random_state=0).fit(X, y)
     names = ["pair", "alone", "rest"]
-    assert list(model.kernel_.architecture.labels) == names
+    assert all(list(kernel.architecture.labels) == names for kernel in kernels_of(model))
     nodes = model.node_importances_.sum(1).reshape(-1, 3).sum(0)
     assert nodes[0] > 0.5
     assert nodes[2] < 0.1
@@ -355,77 +359,75 @@ def test_fewer_than_fifty_rows_are_the_plain_machine_on_robust_features():
     X, y = make_friedman1(40, n_features=5, random_state=0)
     model = HGKRegressor(random_state=0).fit(X, y)
     assert model.kernel_.architecture.tied
-    assert len(model.machines_[0].parts) == 5
+    assert len(model.machine_.parts) == 5
     plain = HGKRegressor("plain", random_state=0).fit(X, y)  # uniform columns: the same features
     assert model.lam_ == pytest.approx(plain.lam_, rel=1e-6)
     np.testing.assert_allclose(model.predict(X), plain.predict(X), rtol=1e-6)
 
 
-def test_no_gradient_and_no_width_sees_the_rows_set_aside(monkeypatch):
+@pytest.fixture
+def asked(monkeypatch):
+    """The runs of Adam that the default learner asks for."""
+    kept = []
+
+    class Noted(Steps):
+        def begin(self, *kind):
+            kept.append(self)
+            return super().begin(*kind)
+
+    monkeypatch.setattr(hgk.learners.default.learner, "Steps", Noted)
+    return kept
+
+
+def test_no_gradient_and_no_width_sees_the_rows_set_aside(asked, monkeypatch):
     """The central promise: everything is learned without the rows that choose."""
     X, y = make_friedman1(3100, n_features=5, random_state=0)
-    seen, judged, searched = [], [], []
-    original, judge, grid = hgk.learners.gradients.Run, hgk.learners.gradients.Judge.of, hgk.learners.gradients.search
+    judged, searched = [], []
+    judge, grid = Judge.of, hgk.learners.default.judge.search
 
-    class Spy(original):
-        def __init__(self, settings, kernel, rows, *more, **options):
-            watched = options.get("watched")
-            seen.append((rows.X, None if watched is None else watched.X))
-            super().__init__(settings, kernel, rows, *more, **options)
-
-    def of(task, fold, rng):
-        judged.append((task.rows.X, judge(task, fold, rng)))
+    def of(task, *more):
+        judged.append((task.rows.X, judge(task, *more)))
         return judged[-1][1]
 
     def search(kernel, rows, *more, **options):
         searched.append(rows.X)
         return grid(kernel, rows, *more, **options)
 
-    monkeypatch.setattr(hgk.learners.gradients, "Run", Spy)
-    monkeypatch.setattr(hgk.learners.gradients.Judge, "of", staticmethod(of))
-    monkeypatch.setattr(hgk.learners.gradients, "search", search)
-    monkeypatch.setattr(
-        hgk.learners.gradients, "usual_effort", lambda n, features, outputs: Effort(9, 2, 50, 2, 60, 3, 60)
-    )
-    monkeypatch.setattr(
-        hgk.learners.gradients.Averages, "clearly_better", lambda *_: True
-    )  # than plain, after two steps
-    monkeypatch.setattr(hgk.learners.gradients, "SEVERAL", 1)  # so that all kinds are tried
-    model = HGKRegressor(random_state=0).fit(X, y)
-    (rows, verdict) = judged[0]
+    monkeypatch.setattr(Judge, "of", staticmethod(of))
+    monkeypatch.setattr(hgk.learners.default.judge, "search", search)
+    monkeypatch.setattr(Averages, "clearly_better", lambda *_: True)  # than plain, after two steps
+    with default_settings(effort=Effort(9, 2, 50, 2, 60, 3, 60), several=1):  # all kinds are tried
+        model = HGKRegressor(random_state=0).fit(X, y)
+    ((rows, verdict),) = judged
     aside = {tuple(row) for row in rows[verdict.out].tolist()}
     watched = {tuple(row) for row in rows[verdict.watched].tolist()}
     assert len(aside) == 620
-    assert len(watched) == hgk.learners.gradients.WATCHED
+    assert len(watched) == Settings().watched
     assert not aside & watched
     # four kinds, two rounds; then those chosen, on all rows
-    at = next(i for i, e in enumerate(model.history_) if e["stage"] == "chosen")
-    chosen = model.history_[at]["candidates"]
-    assert len(seen) == 8 + len(chosen) > 8
-    assert all(len(table) == len(rows) and watched_by is None for table, watched_by in seen[8:])
-    last = [i for i, e in enumerate(model.history_) if e["stage"] == "adam" and "fold" not in e]
-    assert min(last) > at
-    assert sorted(model.history_[i]["candidate"] for i in last) == sorted(3 * chosen)
-    for learned_from, watched_by in seen[:8]:
-        table = {tuple(row) for row in learned_from.tolist()}
+    at = next(i for i, event in enumerate(model.history_) if isinstance(event, Chosen))
+    chosen = list(model.history_[at].candidates)
+    assert len(asked) == 8 + len(chosen) > 8
+    assert all(len(run.rows) == len(rows) and run.watched is None for run in asked[8:])
+    steps = [(i, event) for i, event in enumerate(model.history_) if isinstance(event, Step)]
+    last_steps = [(i, event.candidate) for i, event in steps if event.fold is None]
+    assert min(last_steps)[0] > at
+    assert sorted(candidate for _, candidate in last_steps) == sorted(3 * chosen)
+    for run in asked[:8]:
+        table = {tuple(row) for row in run.rows.X.tolist()}
         assert not table & aside
         assert not table & watched
-        assert {tuple(row) for row in watched_by.tolist()} == watched
+        assert {tuple(row) for row in run.watched.X.tolist()} == watched
     assert not {tuple(row) for row in searched[0].tolist()} & aside
-    assert {e["candidate"] for e in model.history_ if e["stage"] == "adam"} == {
-        "all kinds",
-        "oblique",
-        "maps",
-        "warped",
-    }
+    assert {event.candidate for _, event in steps} == {"all kinds", "oblique", "maps", "warped"}
 
 
 def test_many_features_bring_further_steps_and_a_further_kind():
-    plan = LeaveOneOutGradients()
-    few, many = ["scaled"] * 32 + ["step"] * 90, ["scaled"] * 64 + ["step"] * 9
-    kinds = [[c.name for c in plan.candidates(5000, f, usual_effort(5000, columns_of(f)))] for f in (few, many)]
+    few, many = features(*["scaled"] * 32 + ["step"] * 90), features(*["scaled"] * 64 + ["step"] * 9)
+    assert (columns_of(few), columns_of(many)) == (32, 64)
+    kinds = [[kind.name for kind in kinds_for(5000, f, Settings())] for f in (few, many)]
     assert kinds == [["all kinds", "maps", "warped"], ["all kinds", "maps", "oblique", "warped"]]
-    efforts = [usual_effort(5000, features) for features in (32, 48, 64)]
+    efforts = [usual_effort(5000, columns) for columns in (32, 48, 64)]
     assert efforts == sorted(efforts, key=lambda effort: (effort.last_steps, effort.last_batch))
     assert len({effort.last_batch for effort in efforts}) == len({effort.last_steps for effort in efforts}) == 3
     assert usual_effort(5000, 64) == usual_effort(5000, 640)
@@ -433,31 +435,24 @@ def test_many_features_bring_further_steps_and_a_further_kind():
     assert usual_effort(5000, 32, 7) == usual_effort(5000, 32)
 
 
-def test_the_last_round_moves_learned_kernels_a_little_with_the_noise_of_the_judge(monkeypatch):
-    rows, begun = random_rows(200), []
-
-    class Spy(Run):
-        def __init__(self, settings, kernel, rows, *more, **options):
-            begun.append((settings, len(rows), options["lam"]))
-            super().__init__(settings, kernel, rows, *more, **options)
-
-    monkeypatch.setattr(hgk.learners.gradients, "Run", Spy)
-    tree, rng = ARCHITECTURES["all kinds"], np.random.default_rng(0)
+def test_the_last_round_moves_learned_kernels_a_little_with_the_noise_of_the_judge(asked):
+    rows, tree, rng = random_rows(200), ARCHITECTURES["all kinds"], np.random.default_rng(0)
     kernel = HierarchicalKernel(tree, tree.start(rows.spread, rng))
-    task = Task(rows, np.arange(200) % 5, np.array([1e-3]), 1.0)
+    fit = Fit(Default(), task_of(rows, [1e-3]), rng, Progress(), Threads(2, inner=1))
     plain, other = (Trial(name, [kernel], 1e-4, rows.Y, 50) for name in ("plain", "all kinds"))
     effort = Effort(9, 1, 50, 1, 50, 4, 75)
-    same, moved = hgk.learners.gradients.last_round([plain, other], effort, task, rng, Progress(), 2)
+    same, moved = fit.last_round([plain, other], effort, None)
     assert same is plain
     assert moved.name == "all kinds"
-    ((settings, many, lam),) = begun
-    assert (settings.steps, settings.batch, many) == (4, 75, 200)
-    assert 75 * lam == pytest.approx(200 * 1e-4)  # c
+    (run,) = asked
+    assert (run.settings.steps, run.settings.batch, len(run.rows)) == (4, 75, 200)
+    assert 75 * run.lam == pytest.approx(200 * 1e-4)  # c
     for now, then in zip(moved.kernels[0].W[:2], kernel.W[:2], strict=True):
         live = then > 0
         assert torch.equal(now > 0, live)
-        assert 0 < float((now[live] / then[live]).log().abs().max()) < 4 * settings.rate
-    assert hgk.learners.gradients.last_round([plain], effort, task, rng, Progress(), 2) == [plain]
+        assert 0 < float((now[live] / then[live]).log().abs().max()) < 4 * run.settings.rate
+    assert fit.last_round([plain], effort, None) == [plain]
+    assert len(asked) == 1
 
 
 def test_runs_in_turns_end_where_they_end_alone():
@@ -467,12 +462,11 @@ def test_runs_in_turns_end_where_they_end_alone():
         for seed, steps in enumerate((3, 5, 4)):
             rng = np.random.default_rng(seed)
             kernel = HierarchicalKernel(tree, tree.start(rows.spread, rng))
-            yield Run(Adam(steps, 40), kernel, rows, rng, Progress())
+            yield Steps(Adam(steps, 40), kernel, rows, rng, Progress())
 
-    alone = [run.run() for run in runs()]
+    alone = [run.alone().result() for run in runs()]
     for workers in (1, 2, 5):
-        together = list(runs())
-        hgk.learners.gradients._in_turns(together, workers)
+        together = Threads(workers, inner=1).fulfil(list(runs()))
         assert [run.step for run in together] == [3, 5, 4]
         for run, kernel in zip(together, alone, strict=True):
             for now, then in zip(run.result().W, kernel.W, strict=True):
@@ -481,15 +475,11 @@ def test_runs_in_turns_end_where_they_end_alone():
 
 def test_no_last_round_with_a_loss_whose_machines_are_judged_on_the_rows_set_aside(monkeypatch):
     X, y = make_friedman1(200, n_features=5, random_state=0)
-    monkeypatch.setattr(
-        hgk.learners.gradients, "usual_effort", lambda n, features, outputs: Effort(9, 2, 50, 0, 0, 3, 60)
-    )
-    monkeypatch.setattr(
-        hgk.learners.gradients.Averages, "clearly_better", lambda *_: True
-    )  # than plain, after two steps
+    monkeypatch.setattr(Averages, "clearly_better", lambda *_: True)  # than plain, after two steps
     for loss, taken in (("least_squares", True), ("hinge", False)):
-        model = HGKClassifier(loss=loss, random_state=0).fit(X, y > np.median(y))
-        assert any("fold" not in e for e in model.history_ if e["stage"] == "adam") == taken
+        with default_settings(effort=Effort(9, 2, 50, 0, 0, 3, 60)):
+            model = HGKClassifier(loss=loss, random_state=0).fit(X, y > np.median(y))
+        assert any(event.fold is None for event in of_kind(model.history_, Step)) == taken
 
 
 def test_a_fit_stopped_between_folds_keeps_the_folds_that_are_through():
@@ -497,15 +487,15 @@ def test_a_fit_stopped_between_folds_keeps_the_folds_that_are_through():
     stop = {"after": 0}
 
     def callback(event):
-        stop["after"] += event["stage"] == "adam" and event["fold"] == 1
+        stop["after"] += isinstance(event, Step) and event.fold == 1
         return stop["after"] > 0
 
     with pytest.warns(StoppedEarlyWarning):
         model = HGKRegressor(callback=callback, random_state=0, n_jobs=1).fit(X, y)
-    chosen = next(e["candidates"] for e in model.history_ if e["stage"] == "chosen")
+    chosen = last(model.history_, Chosen).candidates
     assert "mixed" in chosen
-    assert len(model.machines_) == len(chosen)  # of the first fold alone
-    assert {e["fold"] for e in model.history_ if e["stage"] == "adam"} == {0, 1}
+    assert len(model.machine_.terms) == len(chosen)  # of the first fold alone
+    assert {event.fold for event in of_kind(model.history_, Step)} == {0, 1}
 
 
 def test_a_tied_tree_stays_tied_and_given_groups_are_kept():
@@ -513,8 +503,8 @@ def test_a_tied_tree_stays_tied_and_given_groups_are_kept():
     X, y = rng.uniform(size=(80, 4)), rng.standard_normal(80)
     tied = HGKRegressor(architecture=isotropic(4), random_state=0).fit(X, y).kernel_
     assert len(torch.unique(tied.W[0])) == 1
-    grouped = HGKRegressor(groups={"a": [0, 1]}, random_state=0).fit(X, y).kernel_  # labels are noise
-    assert grouped.architecture.labels == ("a", "rest")
+    grouped = kernels_of(HGKRegressor(groups={"a": [0, 1]}, random_state=0).fit(X, y))  # labels are noise
+    assert {kernel.architecture.labels for kernel in grouped} == {("a", "rest")}
 
 
 def test_other_backends_of_joblib_do_not_break_a_fit():
@@ -542,16 +532,17 @@ def test_stopped_at_once_the_default_returns_the_plain_machine_and_says_so():
     X, y = make_friedman1(80, n_features=5, random_state=0)
     with pytest.warns(StoppedEarlyWarning):
         model = HGKRegressor(callback=lambda event: True, random_state=0).fit(X, y)
-    assert next(e["candidates"] for e in model.history_ if e["stage"] == "chosen")
+    assert last(model.history_, Chosen).candidates
     assert np.isfinite(model.predict(X)).all()
 
 
 def test_groups_become_nodes_of_the_default():
     X, y = make_friedman1(150, n_features=6, random_state=0)
     model = HGKRegressor(groups={"pair": [0, 1]}, random_state=0).fit(X, y)
-    owner = model._inputs.encoder.owner
-    sets = [{int(owner[f]) for f in c} for c in model.kernel_.architecture.coordinates]
-    assert sets == [{0, 1}, {2, 3, 4, 5}]
+    owner = model.model_.inputs.encoder.owner
+    for kernel in kernels_of(model):
+        sets = [{int(owner[f]) for f in c} for c in kernel.architecture.coordinates]
+        assert sets == [{0, 1}, {2, 3, 4, 5}]
 
 
 def test_the_same_seed_gives_the_same_default_whatever_the_number_of_threads():
@@ -573,25 +564,25 @@ def test_a_budget_sets_the_effort():
     X, y = make_friedman1(1200, n_features=6, random_state=0)
     efforts = {}
     for budget in (0.2, 1000.0):
-        model = HGKRegressor(time_budget=budget, random_state=0, callback=lambda e: e["stage"] == "adam")
+        model = HGKRegressor(time_budget=budget, random_state=0, callback=lambda event: isinstance(event, Step))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StoppedEarlyWarning)  # the effort is planned before the first step
-            efforts[budget] = next(e for e in model.fit(X, y).history_ if e["stage"] == "effort")
-    assert efforts[0.2]["kinds"] < efforts[1000.0]["kinds"]
-    assert efforts[0.2]["steps"] < efforts[1000.0]["steps"]
-    assert efforts[0.2]["batch"] < efforts[1000.0]["batch"]
+            efforts[budget] = last(model.fit(X, y).history_, Planned)
+    assert efforts[0.2].kinds < efforts[1000.0].kinds
+    assert efforts[0.2].steps < efforts[1000.0].steps
+    assert efforts[0.2].batch < efforts[1000.0].batch
     model = HGKRegressor(time_budget=0.5, random_state=0).fit(X, y)  # no warning: the budget was asked for
     assert model.score(X, y) > 0.5
 
 
 def test_many_rows_go_to_centres_with_one_line_of_information(monkeypatch, caplog):
-    monkeypatch.setattr(arrays, "EXACT", 1000)
+    monkeypatch.setattr(arrays.memory, "EXACT", 1000)
     X, y = make_friedman1(2500, n_features=5, noise=0.5, random_state=0)
     with caplog.at_level("INFO", logger="hgk"):
         model = HGKRegressor(random_state=0, time_budget=6).fit(X[:2000], y[:2000])
     assert len([r for r in caplog.records if "Nyström" in r.message]) == 1
-    assert all(isinstance(m, OnCentres) for m in model.machines_)
-    assert model.alpha_.shape == (model.machines_[0].X.shape[0],)
+    assert isinstance(model.machine_, OnCentres)
+    assert model.alpha_.shape == (len(model.machine_.X),)
     assert model.score(X[2000:], y[2000:]) > 0.9
     assert np.corrcoef(model.loo_predictions_, y[:2000])[0, 1] > 0.95
     low, high = model.predict_interval(X[2000:], 0.8).T
@@ -692,15 +683,15 @@ def test_a_tree_that_was_asked_for_stays_even_without_time():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StoppedEarlyWarning)
         model = HGKRegressor(architecture=tree, time_budget=1e-3, random_state=0).fit(X, y)
-    assert len(model.kernel_.architecture.coordinates) == 3
+    assert all(len(kernel.architecture.coordinates) == 3 for kernel in kernels_of(model))
 
 
 def test_the_default_drops_weights_that_hardly_matter():
     X, y = make_friedman1(400, n_features=6, noise=0.5, random_state=0)
     model = HGKRegressor(random_state=0).fit(X, y)
-    learned = [m.kernel.architecture for m in model.machines_ if m.kernel.architecture.depth == 2]
-    assert learned
-    assert all(sum(map(len, a.coordinates)) < 8 * a.d for a in learned)
+    trees = [kernel.architecture for kernel in kernels_of(model) if kernel.architecture.depth == 2]
+    assert trees
+    assert all(sum(map(len, tree.coordinates)) < 8 * tree.d for tree in trees)
 
 
 def test_weights_of_no_weight_do_not_matter():

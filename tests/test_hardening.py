@@ -23,7 +23,7 @@ from hgk import HGKClassifier, HGKRegressor, arrays
 from hgk.bench.store import Store
 from hgk.cli import tables
 from hgk.report import write_report
-from hgk.storage.files import write_atomically
+from hgk.storage import write_atomically
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
@@ -43,7 +43,7 @@ def rows(n=40, seed=0):
 )
 def test_the_limit_of_memory_is_a_setting(monkeypatch, text, count):
     monkeypatch.setenv("HGK_MEMORY", text)
-    assert arrays._asked() == count
+    assert arrays.memory._asked() == count
     assert arrays.available_memory() <= count
 
 
@@ -64,7 +64,7 @@ def test_a_fit_beyond_the_limit_is_refused_before_it_begins(monkeypatch, preset)
 @pytest.mark.parametrize(("free", "advice"), [(320_000, "about 94 do, so fit on"), (640_000, "fit again")])
 def test_running_out_of_memory_names_what_fits_or_says_that_others_had_it(monkeypatch, free, advice):
     """100 rows want four matrices of 80,000 bytes, in nine tenths of what is free."""
-    monkeypatch.setattr(arrays, "available_memory", lambda *device: free)
+    monkeypatch.setattr(arrays.memory, "available_memory", lambda *device: free)
     sentence = f"100 rows did not fit.*{advice}"
     with pytest.raises(MemoryError, match=sentence), arrays.on_device(100, torch.device("cpu")):
         raise torch.OutOfMemoryError

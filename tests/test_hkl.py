@@ -127,7 +127,7 @@ def test_weights_turn_the_quadratic_form_into_the_squared_norm():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", ["polynomial", "gaussian"])
 def test_bounds_by_products_equal_explicit_sums_over_all_descendants(name, dtype, monkeypatch):
-    monkeypatch.setattr(arrays, "TILE", 1)  # the smallest tiles: several of them
+    monkeypatch.setattr(arrays.tiling, "TILE", 1)  # the smallest tiles: several of them
     X, _ = rows(40)
     shape = design(name, X)
     F = shape.basis(X)

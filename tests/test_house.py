@@ -15,21 +15,24 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # Imports go one way: a module may import from those above it in this list.
 ORDER = [
     "storable",
-    "arrays",
-    "kernels",
+    "events",
     "progress",
+    "arrays",
+    "executor",
+    "inputs",
+    "kernels",
     "losses",
-    "targets",
     "solvers",
     "criteria",
     "machines",
+    "targets",
     "search",
-    "inputs",
     "optimisers",
     "learners",
+    "model",
     "estimators",
-    "insight",
     "storage",
+    "insight",
     "report",
     "bench",
     "cli",
@@ -75,7 +78,7 @@ def names(path):
 
 
 def test_only_arrays_names_a_device():
-    others = [p for p in FILES if module(p) != "arrays" and "fused" not in p.parts]
+    others = [p for p in FILES if module(p) != "arrays" and "compiled" not in p.parts]
     assert not [p for p in others if any("cuda" in n for n in names(p))]
 
 
@@ -91,3 +94,48 @@ def test_the_readme_names_the_two_commands_and_the_pins_name_torch():
     assert "torch==2.13.0" in (ROOT / "constraints.txt").read_text()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert "torch>=2.8" in project["dependencies"]
+
+
+# ------------------------------------------------------------------------------------------------ what stays small
+
+
+def counted(path):
+    """Functions and classes of a file, with their names."""
+    return [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+
+
+def lines_of(function):
+    """But for the docstring."""
+    first = function.body[0]
+    told = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    return function.end_lineno - function.lineno + 1 - (first.end_lineno - first.lineno + 1 if told else 0)
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_functions_are_short_and_classes_have_few_methods(path):
+    for node in counted(path):
+        if isinstance(node, ast.FunctionDef):
+            assert lines_of(node) <= 40, f"{node.name} has {lines_of(node)} lines"
+        else:
+            methods = [part for part in node.body if isinstance(part, ast.FunctionDef)]
+            assert len(methods) <= 20, f"{node.name} has {len(methods)} methods"
+
+
+def own_names(tree):
+    """Names with an underscore that a file defines: attributes, functions, classes, constants."""
+    defined = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    stored = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    named = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return defined | stored | named
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_no_module_reaches_for_the_underscore_of_another(path):
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            inside = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls", "os")
+            assert inside or node.attr in own_names(tree), f"line {node.lineno}: {ast.unparse(node)}"
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hgk"):
+            names = [alias.name for alias in node.names if alias.name.startswith("_")]
+            assert names in ([], ["__version__"])

@@ -1,19 +1,26 @@
 """Tables as people have them: scaling, ranks, categories, missing cells, dates."""
 
 import re
+import warnings
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
+import hgk
 from hgk import HGKClassifier, HGKRegressor, HierarchicalKernel, inhomogeneous
-from hgk.inputs.table import Category, Encoder, Numeric, Reader, merge_rows, split
+from hgk.inputs import Category, Column, Encoder, Numeric, Reader, Settings, merge_rows, register, split
+from hgk.inputs.columns import KINDS
+from hgk.insight import contributions
+from hgk.report import report
+from hgk.storable import storable
 
 
 def numeric(x, weight=None, **options):
     weight = np.ones(len(x)) if weight is None else weight
-    return Numeric.of(np.asarray(x, dtype=float), weight, "x", **{"ranks": True, "robust": True} | options)
+    return Numeric("x").learned(np.asarray(x, dtype=float), weight, Settings(**options))
 
 
 def test_the_scaled_copy_keeps_the_bulk_apart_under_heavy_tails_and_stays_monotone():
@@ -41,7 +48,7 @@ def test_the_rank_copy_is_the_weighted_distribution_function():
 def test_missing_cells_sit_in_the_middle_and_are_marked_only_if_training_had_some():
     column = numeric([1.0, np.nan, 3.0, 5.0])
     features = column(np.array([np.nan, 3.0]))
-    assert [kind for _, kind in column.names] == ["scaled", "rank", "missing"]
+    assert [kind for _, kind in column.features] == ["scaled", "rank", "missing"]
     np.testing.assert_allclose(features, [[0, 0, 0.5], [0, 0, -0.5]])
     assert numeric([1.0, 2.0, 3.0])(np.array([np.nan])).shape == (1, 2)
     assert np.isfinite(numeric([np.nan, np.nan])(np.array([np.nan, 1.0]))).all()
@@ -51,12 +58,12 @@ def test_categories_become_indicators_and_rare_or_unseen_ones_have_none():
     rng = np.random.default_rng(0)
     cells = np.array([f"c{int(v)}" for v in np.minimum(rng.exponential(8, 2000), 60)], dtype=object)
     reader = Reader.of([cells], ["c"])
-    column = Category.of(reader([cells])[:, 0], np.ones(2000), "c", reader.levels[0])
-    assert len(column.names) == 30
+    column = reader.columns[0].learned(reader([cells])[:, 0], np.ones(2000), Settings())
+    assert len(column.features) == 30
     unseen = column(reader([np.array(["never", None], dtype=object)])[:, 0])
     assert (unseen == -0.5).all()
-    two = Reader.of([np.array(["a", "b", "a"], dtype=object)], ["t"])
-    assert len(Category.of(np.array([0.0, 1.0, 0.0]), np.ones(3), "t", two.levels[0]).names) == 1
+    two = Category("t", ("a", "b")).learned(np.array([0.0, 1.0, 0.0]), np.ones(3), Settings())
+    assert two.features == (("t=b", "category"),)
 
 
 def test_merging_treats_missing_cells_as_equal():
@@ -170,11 +177,11 @@ def test_integer_categories_are_categories_and_are_found_again_as_numbers():
     y = np.where(codes == 2, 1.0, 0.0) + 0.001 * np.arange(60) / 60
     table = pd.DataFrame({"code": pd.Categorical(codes), "x": np.arange(60.0) / 7})
     model = HGKRegressor("plain", random_state=0).fit(table, y)
-    assert model._inputs.reader.levels[0] == ("1", "2", "3")
+    assert model.model_.inputs.reader.levels[0] == ("1", "2", "3")
     for same in (codes, codes.astype(float), codes.astype(str), pd.Categorical(codes)):
         np.testing.assert_array_equal(model.predict(table.assign(code=same)), model.predict(table))
     holes = pd.Categorical(np.where(codes == 3, np.nan, codes))
-    assert HGKRegressor("plain").fit(table.assign(code=holes), y)._inputs.reader.levels[0] == ("1", "2")
+    assert HGKRegressor("plain").fit(table.assign(code=holes), y).model_.inputs.reader.levels[0] == ("1", "2")
 
 
 def test_numbers_in_a_column_of_texts_are_those_texts():
@@ -212,3 +219,121 @@ def test_the_cell_that_is_no_number_is_named():
     ):
         with pytest.raises(ValueError, match=re.escape(f"Column 'area' holds text such as {bad}")):
             reader([np.array(cells, dtype=object)])
+
+
+# --------------------------------------------------------------------------------------- a kind of column from outside
+
+YEAR = 365.25
+
+
+@storable
+@dataclass(frozen=True)
+class Days(Column):
+    """Dates: the days since 2000, scaled, and the day of the year on a circle."""
+
+    since: Numeric | None = None
+
+    @classmethod
+    def takes(cls, cells):
+        return cells.values.dtype.kind == "M"
+
+    def read(self, cells):
+        days = (cells - np.datetime64("2000-01-01")) / np.timedelta64(1, "D")
+        return np.where(np.isnat(cells), np.nan, days)
+
+    def learned(self, x, weight, settings):
+        return replace(self, since=Numeric(self.name).learned(x, weight, replace(settings, ranks=False, steps=0)))
+
+    @property
+    def features(self):
+        return (*self.since.features, (f"{self.name} (sine)", "scaled"), (f"{self.name} (cosine)", "scaled"))
+
+    def __call__(self, x):
+        angle = 2 * np.pi * np.nan_to_num(x) / YEAR
+        return np.column_stack([self.since(x), np.sin(angle), np.cos(angle)])
+
+    def shown(self, x):
+        return None if np.isnan(x) else str(np.datetime64("2000-01-01") + np.timedelta64(int(x), "D"))
+
+    def taken_for(self):
+        return {"kind": "date", "words": "date, with its season"}
+
+
+@pytest.fixture
+def dates():
+    register(Days, before=Category)
+    yield
+    KINDS.remove(Days)
+
+
+def seasons(n=300):
+    """Labels that follow the seasons, and a column that says nothing."""
+    rng = np.random.default_rng(0)
+    day = np.datetime64("2015-01-01") + rng.integers(0, 8 * 365, n).astype("timedelta64[D]")
+    table = pd.DataFrame({"day": day.astype("datetime64[us]"), "other": rng.uniform(size=n)})
+    angle = 2 * np.pi * ((day - np.datetime64("2000-01-01")) / np.timedelta64(1, "D")) / YEAR
+    return table, np.sin(angle) + 0.05 * rng.standard_normal(n)
+
+
+@pytest.mark.usefixtures("dates")
+@pytest.mark.parametrize("preset", ["plain", "default"])
+def test_a_kind_of_column_from_outside_is_fitted_saved_explained_and_reported(preset, tmp_path):
+    table, y = seasons()
+    model = HGKRegressor(preset, random_state=0).fit(table[:200], y[:200])
+    assert model.score(table[200:], y[200:]) > 0.9
+    assert [kind.kind for kind in model.model_.inputs.encoder.features[:3]] == ["scaled"] * 3
+    assert preset == "plain" or model.feature_importances_[0] > 0.6
+    hgk.save(model, tmp_path / "model.hgk")
+    loaded = hgk.load(tmp_path / "model.hgk")
+    np.testing.assert_array_equal(loaded.predict(table), model.predict(table))
+    assert isinstance(loaded.model_.inputs.columns[0], Days)
+    assert loaded.model_.inputs.taken_for()[0] == {"column": "day", "kind": "date", "words": "date, with its season"}
+    parts = contributions(loaded, table[:2])
+    np.testing.assert_allclose(parts.value[:, 0], model.predict(table[:2]), rtol=1e-6)
+    assert f"{table['day'][:200].min().date()} to 20" in report(loaded, table[200:], y[200:])
+
+
+@pytest.mark.usefixtures("dates")
+def test_dates_of_pandas_polars_and_python_are_the_same_column():
+    table, y = seasons(60)
+    table.loc[3, "day"] = None
+    model = HGKRegressor("plain", random_state=0).fit(table, y)
+    expected = model.predict(table)
+    assert "day missing" in str(model.kernel_)
+    python = [None if pd.isna(v) else v.date() for v in table["day"]]
+    for same in (
+        table["day"].dt.tz_localize("UTC"),
+        pd.Series(python, dtype=object),
+        table["day"].astype("datetime64[s]"),
+    ):
+        np.testing.assert_array_equal(model.predict(table.assign(day=same)), expected)
+    polars = pl.DataFrame({"day": python, "other": table["other"].to_numpy()})
+    np.testing.assert_array_equal(model.predict(polars), expected)
+
+
+@pytest.mark.usefixtures("dates")
+def test_dates_where_numbers_or_texts_were_learned_are_refused():
+    table, y = seasons(60)
+    for column in (np.arange(60.0), ["a", "b"] * 30):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = HGKRegressor("plain").fit(table.assign(day=column), y)
+        with pytest.raises(ValueError, match="'day' holds dates"):
+            model.predict(table)
+
+
+def test_a_kind_that_files_cannot_hold_is_refused():
+    with pytest.raises(
+        TypeError, match=r"Loose was registered, which model files cannot hold; declare it by hgk\.stor"
+    ):
+        register(type("Loose", (Days,), {}))
+    assert [kind.__name__ for kind in KINDS] == ["Numeric", "Category"]
+
+
+def test_what_is_shown_is_what_was_read():
+    columns = [np.array([1.5, np.nan]), np.array(["b", "a"], dtype=object)]
+    reader = Reader.of(columns, ["x", "c"])
+    codes = reader(columns)
+    assert [[reader.shown(j, code) for j, code in enumerate(row)] for row in codes] == [[1.5, "b"], [None, "a"]]
+    assert reader.shown(1, -1.0) is None
+    assert [reader.is_categorical(j) for j in range(2)] == [False, True]

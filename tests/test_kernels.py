@@ -1,5 +1,8 @@
 """The kernel: its identities, its naive twin, and finite differences of every weight."""
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -10,16 +13,23 @@ from sklearn.svm import SVC
 
 from cases import ARCHITECTURES, D, random_kernel
 from hgk import (
+    Adam,
     GaussianProcessKernel,
+    HGKRegressor,
     HierarchicalKernel,
     arrays,
     compose,
     grouped,
     inhomogeneous,
     isotropic,
+    load,
+    save,
     two_layers,
+    with_kinds,
 )
-from reference import kernel_matrix
+from hgk.kernels import BatchSweep, ColumnKind, Kernel, MeanKernel, NodeKind, Oblique, Rough, Smooth, pruned
+from hgk.storable import storable
+from reference import kernel_matrix, power
 
 DOUBLE, SINGLE = 1e-13, 2e-6
 each_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES.values(), ids=ARCHITECTURES.keys())
@@ -28,7 +38,7 @@ each_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES.values
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """Tiles so small that a few dozen rows need several, of uneven size."""
-    monkeypatch.setattr(arrays, "TILE", 130)
+    monkeypatch.setattr(arrays.tiling, "TILE", 130)
 
 
 def points(n, seed=0, d=D):
@@ -113,14 +123,15 @@ def test_joint_permutation_of_columns_and_index_sets_changes_nothing():
 def test_scaling_columns_is_scaling_first_layer_weights(architecture):
     kernel, X = random_kernel(architecture), points(20)
     scale = np.array([0.5, 2.0, 10.0, 0.1, 3.0])
-    factor = torch.from_numpy(scale) ** (torch.tensor(architecture.q)[:, None] / 2)  # v² |s Δ|^q = (v s^{q/2})² |Δ|^q
+    q = torch.tensor([power(kind) for kind in architecture.kinds])[:, None]
+    factor = torch.from_numpy(scale) ** (q / 2)  # v² |s Δ|^q = (v s^{q/2})² |Δ|^q
     rescaled = kernel.with_weights((kernel.W[0] * factor, *kernel.W[1:]))
     np.testing.assert_allclose(rescaled(X), kernel(X * scale), atol=10 * DOUBLE)
 
 
 @each_architecture
 def test_signs_of_the_weights_do_not_matter(architecture):
-    if architecture.oblique:
+    if any(kind.further for kind in architecture.kinds):
         pytest.skip("the columns of an oblique node are mixed with their signs")
     kernel, X = random_kernel(architecture), points(12)
     assert np.array_equal(kernel.with_weights(tuple(w.abs() for w in kernel.W))(X), kernel(X))
@@ -197,7 +208,7 @@ def test_relevance_equals_its_definition(name):
 
     def value(layer, node, x, z):
         if layer == 1:
-            q = architecture.q[node]
+            q = power(architecture.kinds[node])
             terms = [float(kernel.W[0][node, j]) ** 2 * abs(x[j] - z[j]) ** q for j in range(D)]
         else:
             family = architecture.children(layer, node)
@@ -306,7 +317,7 @@ def test_balanced_index_sets_use_all_columns_equally_often():
 
 
 def test_a_kernel_matrix_too_large_for_memory_is_refused_before_it_is_allocated(monkeypatch):
-    monkeypatch.setattr(arrays, "available_memory", lambda *device: 10_000)
+    monkeypatch.setattr(arrays.memory, "available_memory", lambda *device: 10_000)
     with pytest.raises(MemoryError, match=r"100 x 100 entries needs .* use at most about 35 rows"):
         random_kernel(isotropic(D))(points(100))
 
@@ -327,3 +338,178 @@ def test_columns_of_one_or_two_values_take_another_way_to_the_same_kernel_and_gr
     dK = torch.from_numpy(rng.standard_normal((12, 9)))
     for ours, theirs in zip(kernel.backward(dK, X, Z), kernel.backward(dK, bent, Z), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
+# ----------------------------------------------------------------------------------- kinds of one's own
+
+
+@storable
+@dataclass(frozen=True)
+class Periodic(ColumnKind):
+    """S_i = Σ_j v_ij² (1 - cos(x_j - x'_j))."""
+
+    def delta(self, D):
+        return 1 - torch.cos(D)
+
+    def largest(self, reach):
+        return 1 - torch.cos(reach.clamp(max=math.pi))
+
+
+@storable
+@dataclass(frozen=True)
+class Tilted(Oblique):
+    """Oblique nodes whose batches go through tiles."""
+
+    twin = None
+    batch = NodeKind.batch
+
+
+def periodic_matrix(kernel, X, Z):
+    """Pair by pair, of a tree of depth 2 with smooth and periodic nodes."""
+
+    def exponent(i, x, z):
+        terms = 1 - np.cos(x - z) if kernel.architecture.kinds[i] == Periodic() else (x - z) ** 2
+        return float(kernel.W[0][i].numpy() ** 2 @ terms)
+
+    def value(x, z):
+        S = sum(2 * float(w) ** 2 * (1 - math.exp(-exponent(i, x, z))) for i, w in enumerate(kernel.W[1]))
+        return math.exp(-S / kernel.gamma**2)
+
+    return np.array([[value(x, z) for z in Z] for x in X])
+
+
+MIXED = with_kinds(two_layers(D, 4, 3), kinds={1: Periodic(), 2: Periodic()})
+
+
+def test_a_kind_of_ones_own_has_its_values_and_gradient_in_both_sweeps():
+    kernel, X, Z = random_kernel(MIXED), 3 * points(24), 3 * points(17, seed=1)
+    j = MIXED.coordinates[1][0]
+    for table in (X, Z):  # a column of two values takes another way
+        table[:, j] = np.where(table[:, j] > 0, 0.5, -1.0)
+    np.testing.assert_allclose(kernel(X, Z), periodic_matrix(kernel, X, Z), atol=DOUBLE)
+    rows, h = torch.from_numpy(X), 1e-5
+    G = torch.from_numpy(np.random.default_rng(5).standard_normal((24, 24)))
+    G = G + G.T
+    batch = BatchSweep(kernel, rows)
+    torch.testing.assert_close(batch.matrix(), kernel.matrix(rows), rtol=0, atol=1e-12)
+    gradients = kernel.backward(G, rows), batch.backward(G)
+    for layer, mask in enumerate(MIXED.free()):
+        for index in map(tuple, mask.nonzero().tolist()):
+            up, down = [w.clone() for w in kernel.W], [w.clone() for w in kernel.W]
+            up[layer][index] += h
+            down[layer][index] -= h
+            J = [float((G * kernel.with_weights(tuple(W)).matrix(rows)).sum()) for W in (up, down)]
+            for gradient in gradients:
+                assert float(gradient[layer][index]) == pytest.approx((J[0] - J[1]) / (2 * h), rel=1e-5, abs=1e-6)
+
+
+def test_a_kind_of_ones_own_is_pruned_printed_weighed_and_learned_by_gaussian_processes():
+    kernel, X = random_kernel(MIXED), 3 * points(30)
+    W = [w.clone() for w in kernel.W]
+    W[0][1, MIXED.coordinates[1][0]] = W[1][2] = 1e-4
+    kernel, rows = kernel.with_weights(tuple(W)), torch.from_numpy(X)
+    smaller = pruned(kernel, rows, 1e-3)
+    assert smaller.architecture.kinds == (Smooth(), Periodic(), Smooth())
+    assert smaller.architecture.coordinates[1] == MIXED.coordinates[1][1:]
+    assert float((smaller.matrix(rows).log() - kernel.matrix(rows).log()).abs().max()) <= 1e-3
+    assert [" (periodic): " in line for line in str(kernel).splitlines()[1:]] == [False, True, True, False]
+    np.testing.assert_allclose(kernel.shares(rows).sum(), 1)
+    adapter, h = GaussianProcessKernel(kernel), 1e-6
+    _, gradient = adapter(X, eval_gradient=True)
+    theta = adapter.theta
+    for i, step in enumerate(h * np.eye(len(theta))):
+        numeric = (adapter.clone_with_theta(theta + step)(X) - adapter.clone_with_theta(theta - step)(X)) / (2 * h)
+        np.testing.assert_allclose(gradient[:, :, i], numeric, atol=1e-8)
+
+
+@pytest.mark.parametrize("optimiser", [None, Adam(steps=10, batch=40)], ids=["default", "adam"])
+def test_a_kind_of_ones_own_is_fitted_saved_and_loaded(optimiser, tmp_path):
+    pytest.importorskip("safetensors", reason="needs safetensors")
+    X = 3 * points(60)
+    y = np.cos(X[:, 0]) + 0.1 * X[:, 1]
+    model = HGKRegressor(architecture=MIXED, optimiser=optimiser, random_state=0).fit(X, y)
+    kernels = [kernel for _, kernel in model.kernel_.terms]
+    assert all(Periodic() in kernel.architecture.kinds for kernel in kernels)
+    save(model, tmp_path / "model.hgk")
+    again = load(tmp_path / "model.hgk")
+    assert [k.architecture for _, k in again.kernel_.terms] == [kernel.architecture for kernel in kernels]
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("n", [2, 40, 41])
+def test_batches_of_a_kind_without_a_batch_of_its_own_go_through_tiles(n):
+    trees = [with_kinds(two_layers(D, 3, 3), kinds=dict.fromkeys((0, 2), kind)) for kind in (Tilted(2), Oblique(2))]
+    ours, theirs = (random_kernel(tree) for tree in trees)
+    X, G = torch.from_numpy(points(n)), torch.ones(n, n, dtype=torch.float64)
+    sweeps = BatchSweep(ours, X), BatchSweep(theirs, X)
+    torch.testing.assert_close(sweeps[0].matrix(), sweeps[1].matrix(), rtol=0, atol=1e-12)
+    for mine, yours in zip(sweeps[0].backward(G), sweeps[1].backward(G), strict=True):
+        torch.testing.assert_close(mine, yours, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (lambda: Rough(2.0), "leave the node smooth"),
+        (lambda: Oblique(0), "rank 1 or more"),
+        (lambda: with_kinds(two_layers(4, 2), rough=[0], oblique=[0]), "each with one kind"),
+        (lambda: with_kinds(two_layers(4, 2), rough=[2]), "nodes from 0 to 1"),
+        (lambda: type(isotropic(2))(3, ((0, 1),), kinds=(Smooth(), Rough())), "1 first-layer nodes need one each"),
+        (lambda: type(isotropic(2))(3, ((0, 1),), kinds=("rough",)), "such as Smooth"),
+    ],
+)
+def test_wrong_kinds_get_a_sentence(build, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        build()
+
+
+# ---------------------------------------------------------------------------------- the mean of kernels
+
+
+def test_a_mean_of_kernels_is_a_kernel():
+    one, other = random_kernel(two_layers(D, 3, 2), gamma=0.5), random_kernel(ARCHITECTURES["all kinds"], 1, gamma=2.0)
+    mean = MeanKernel.of([one, other], [3.0, 1.0])
+    assert isinstance(mean, Kernel)
+    assert MeanKernel.of([one], [3.0]) is one
+    X, Z, rng = points(30), points(20, seed=1), np.random.default_rng(0)
+    np.testing.assert_allclose(mean(X, Z), 0.75 * one(X, Z) + 0.25 * other(X, Z), atol=DOUBLE)
+    alpha = rng.standard_normal((20, 2))
+    rows = torch.from_numpy(X)
+    product = mean.multiply(rows, *map(torch.from_numpy, (Z, alpha)))
+    np.testing.assert_allclose(product, mean(X, Z) @ alpha, atol=1e-12)
+    shares = mean.shares(rows)
+    np.testing.assert_allclose(shares[:3], 0.75 * one.shares(rows))
+    assert shares.shape == (7, D)
+    assert shares.sum() == pytest.approx(1)
+    assert mean.relevance(rows).shape == (D,)
+    assert mean.gamma == pytest.approx(1.0)
+    assert mean.with_gamma(3.0).gamma == pytest.approx(3.0)
+    assert [kernel.gamma for _, kernel in mean.with_gamma(3.0).terms] == pytest.approx([1.5, 6.0])
+    assert mean.largest_exponent == max(one.largest_exponent, other.largest_exponent)
+    assert [share for share, _ in mean.terms] == [0.75, 0.25]
+    assert mean.d == D
+    assert not mean.is_plain
+    assert str(mean).splitlines()[1] == "0.75 · hierarchical Gaussian kernel: depth 2, gamma 0.5, 5 columns"
+    assert repr(mean) == "<MeanKernel kernels=2 d=5 gamma=1>"
+
+
+def test_a_mean_of_kernels_takes_tables_and_names_columns():
+    mean = MeanKernel.of([random_kernel(inhomogeneous(2), seed) for seed in (0, 1)], [1.0, 1.0])
+    named = mean.with_inputs(lambda table: np.column_stack([table["a"], table["b"]]), ("a", "b"))
+    X = points(9, d=2)
+    np.testing.assert_array_equal(named({"a": X[:, 0], "b": X[:, 1]}), mean(X))
+    assert "  b " in str(named)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "proportions", "sentence"),
+    [
+        ([3, 3], (1.0,), "one for each kernel"),
+        ([3, 3], (1.0, -1.0), "numbers >= 0"),
+        ([3, 3], (0.0, 0.0), "not all 0"),
+        ([3, 4], (1.0, 1.0), "the same columns"),
+    ],
+)
+def test_a_mean_of_what_does_not_fit_is_refused(kernels, proportions, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        MeanKernel.of([random_kernel(inhomogeneous(d)) for d in kernels], proportions)

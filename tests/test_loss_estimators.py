@@ -4,7 +4,7 @@ import copy
 import functools
 import json
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +15,20 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.metrics import log_loss
 
 import hgk
-from hgk import HGKClassifier, HGKQuantileRegressor, HGKRegressor, arrays
+from hgk import HGKClassifier, HGKQuantileRegressor, HGKRegressor, arrays, losses
+from hgk.events import LamChosen, last, of_kind
 from hgk.insight import contributions, influence
 from hgk.losses import BoxLoss, EpsilonInsensitive, Hinge, LeastSquares, Logistic, Loss, Pinball
-from hgk.machines.base import weighted_quantile
-from hgk.progress import Progress
-from hgk.search import problems, selection
+from hgk.machines import weighted_quantile
+from hgk.model import Model
+from hgk.search import problems, races
 from hgk.solvers import BoxDual
+from hgk.storable import storable
 from hgk.targets.calibration import Calibration
 
 LEVELS = [0.1, 0.5, 0.9]
+# In and far outside the range of skewed rows.
+FAR = np.linspace(-3, 3, 300)[:, None]
 PAGE = (Path(__file__).parents[1] / "docs" / "losses.md").read_text()
 
 
@@ -36,6 +40,11 @@ def cancer(step=3):
 def diabetes():
     X, y = load_diabetes(return_X_y=True)
     return X[::2], y[::2], X[1::2], y[1::2]
+
+
+def columns_at(model, X):
+    """The clipped values of the machine at a table, one column per output."""
+    return model.model_.values(model.features(X)).numpy()
 
 
 def skewed(n, seed=0):
@@ -101,9 +110,9 @@ def test_offsets_put_the_right_share_of_held_out_rows_below():
     weight = np.random.default_rng(0).integers(1, 4, len(y))
     model = HGKQuantileRegressor("plain", quantiles=[0.001, 0.2, 0.8], random_state=0).fit(X, y, weight)
     assert model.offsets_[0] == 0  # no row lies beyond that level
-    raw = model._loo_of_rows()[:, 1:].numpy()
-    shifted = raw + model._offsets[1:]
-    Y, s = model._rows.Y.numpy(), model._rows.weight.numpy()
+    raw = model.model_.leave_one_out()[:, 1:].numpy()
+    shifted = raw + model.model_.target.offsets[1:]
+    Y, s = (part.numpy() for part in (model.model_.training.rows.Y, model.model_.training.rows.weight))
     below, strictly = (
         ((shifted >= Y) * s[:, None]).sum(0) / s.sum(),
         ((shifted - 1e-12 > Y) * s[:, None]).sum(0) / s.sum(),
@@ -115,9 +124,9 @@ def test_offsets_put_the_right_share_of_held_out_rows_below():
 def test_crossing_functions_are_put_in_order():
     X, y = skewed(40)
     model = HGKQuantileRegressor("plain", quantiles=[0.45, 0.5, 0.55], random_state=0).fit(X, y)
-    raw = model._predict_columns(np.linspace(-3, 3, 300)[:, None]) + model._offsets
+    raw = columns_at(model, FAR) + model.model_.target.offsets
     assert (np.diff(raw, axis=1) < 0).any()  # else this test tests nothing
-    assert (np.diff(model.predict(np.linspace(-3, 3, 300)[:, None]), axis=1) >= 0).all()
+    assert (np.diff(model.predict(FAR), axis=1) >= 0).all()
 
 
 @pytest.mark.parametrize("loss", ["least_squares", "hinge"])
@@ -127,7 +136,8 @@ def test_class_weights_are_sample_weights(loss):
     by_rows = HGKClassifier("plain", loss=loss, lam=1e-3, random_state=0).fit(X, y, np.where(y == 0, 2.5, 1.0))
     assert weighted.decision_function(X_new) == pytest.approx(by_rows.decision_function(X_new))
     balanced = HGKClassifier("plain", loss=loss, lam=1e-3, class_weight="balanced", random_state=0).fit(X, y)
-    total = [balanced._rows.weight[balanced._rows.Y[:, 0] == sign].sum() for sign in (-1, 1)]
+    rows = balanced.model_.training.rows
+    total = [rows.weight[rows.Y[:, 0] == sign].sum() for sign in (-1, 1)]
     assert total[0] == pytest.approx(float(total[1]))
     assert (balanced.predict(X_new) == 0).sum() >= (by_rows.predict(X_new) == 0).sum() - 10
 
@@ -136,16 +146,17 @@ def test_class_weights_are_sample_weights(loss):
 def test_all_against_all(loss):
     X, y = load_iris(return_X_y=True)
     model = HGKClassifier("plain", loss=loss, multi_class="ava", random_state=0).fit(X[::2], y[::2])
-    assert model.machines_[0].alpha.shape[1] == 3
+    assert model.machine_.alpha.shape[1] == 3
     assert model.score(X[1::2], y[1::2]) > 0.9
     values = model.decision_function(X[1::2])
     assert values.shape == (75, 3)
     assert (model.classes_[values.argmax(1)] == model.predict(X[1::2])).all()
     assert (model.classes_[model.predict_proba(X[1::2]).argmax(1)] == model.predict(X[1::2])).all()
-    pairs = model._predict_columns(X[1::2])
+    pairs = columns_at(model, X[1::2])
     first = pairs[y[1::2] == 0]
     assert (first[:, :2] > 0).all()  # setosa wins both of its pairs
-    assert (model.machines_[0].alpha[model._rows.Y.argmax(1) == 2, 0] == 0).all()  # class 2 has no part in 0 against 1
+    number = model.model_.training.rows.Y.argmax(1)
+    assert (model.machine_.alpha[number == 2, 0] == 0).all()  # class 2 has no part in 0 against 1
 
 
 def test_two_classes_are_one_pair():
@@ -163,15 +174,14 @@ def test_two_classes_are_one_pair():
 def test_the_default_speaks_by_rows_that_its_kernels_have_not_seen():
     X, y, X_new, y_new = cancer(2)
     model = HGKClassifier(loss="hinge", random_state=0).fit(X, y)
-    chosen = [event for event in model.history_ if event["stage"] == "loss"]
-    if not chosen:  # the plain kernel alone, whose folds are all honest
-        assert model.machines_[0].aside.bool().all()
+    chosen, aside = last(model.history_, LamChosen), model.machine_.aside.bool()
+    if chosen is None:  # the plain kernel alone, whose folds are all honest
+        assert aside.all()
         return
-    aside = model.machines_[0].aside.bool()
-    assert chosen[0]["folds"] == 3
+    assert chosen.folds == 3
     assert abs(float(aside.double().mean()) - 0.6) < 0.02
-    t, Y = model._loo_of_rows()[aside][:, 0], model._rows.Y[aside][:, 0]
-    assert float(torch.clamp(1 - Y * t.clamp(-1, 1), min=0).mean()) == pytest.approx(chosen[0]["risk"], rel=0.02)
+    t, Y = model.model_.leave_one_out()[aside][:, 0], model.model_.training.rows.Y[aside][:, 0]
+    assert float(torch.clamp(1 - Y * t.clamp(-1, 1), min=0).mean()) == pytest.approx(chosen.risk, rel=0.02)
     assert log_loss(y_new, model.predict_proba(X_new)) < 0.3
 
 
@@ -195,15 +205,15 @@ def test_thresholds_keep_the_false_alarm_rate(loss):
 @pytest.mark.parametrize("fewer", [60, 400])
 def test_a_budget_that_is_used_up_chooses_lam_on_few_rows_and_says_so(monkeypatch, fewer):
     monkeypatch.setattr(problems, "FEWER", fewer)
-    monkeypatch.setattr(selection, "FEWER", fewer)
+    monkeypatch.setattr(races, "FEWER", fewer)
     X, y, X_new, y_new = cancer()
     model = HGKClassifier(loss="logistic", random_state=0, time_budget=1e-3)
     if fewer < len(y):
         with pytest.warns(UserWarning, match="time_budget=0.001 was used up before λ was chosen on all rows"):
             model.fit(X, y)
-        (said,) = [event for event in model.history_ if event["stage"] == "loss"]
-        assert said["cut"]
-        assert said["lams"] == 1
+        (said,) = of_kind(model.history_, LamChosen)
+        assert said.cut
+        assert said.lams == 1
     else:  # all rows are few, and there is nothing to warn of
         model.fit(X, y)
     assert model.lam_ < 0.09  # not the largest
@@ -219,27 +229,29 @@ def test_a_gap_that_is_left_is_said(monkeypatch):
 
 def kept_aside(model, mask):
     """As if the kernel had been learned on the other rows; a copy."""
-    model = copy.copy(model)
-    model.machines_ = [replace(machine, aside=torch.from_numpy(mask)) for machine in model.machines_]
-    model._kept = {}
-    return model
+    known = model.model_
+    machine = replace(known.machine, aside=torch.from_numpy(mask).double())
+    other = copy.copy(model)
+    other.restore(Model.of(known.inputs, known.target, machine, known.history, known.training), None)
+    return other
 
 
 def test_thresholds_and_probabilities_are_of_rows_kept_aside_and_of_their_weights():
     X, y, X_new, _ = cancer()
     weight = np.random.default_rng(0).integers(1, 4, len(y)).astype(float)
     model = HGKClassifier("plain", loss="hinge", lam=1e-3, random_state=0).fit(X, y, weight)
-    mask = np.arange(len(model._rows)) % 2 == 0
-    t, Y, s = model._loo_of_rows().numpy(), model._rows.Y.numpy(), model._rows.weight.numpy()
+    rows = model.model_.training.rows
+    mask = np.arange(len(rows)) % 2 == 0
+    t, Y, s = model.model_.leave_one_out().numpy(), rows.Y.numpy(), rows.weight.numpy()
     half = kept_aside(model, mask)
-    for one, rows in ((model, mask | True), (half, mask)):
-        first = rows & (Y[:, 0] < 0)
+    for one, kept in ((model, mask | True), (half, mask)):
+        first = kept & (Y[:, 0] < 0)
         scaled = torch.from_numpy(s[first])  # whole weights are repetitions
         for rate in (0.1, 0.2, 0.3, 0.5):
             by_hand = weighted_quantile(torch.from_numpy(t[first, 0]), scaled, 1 - rate)
             assert one.threshold_for(rate) == float(by_hand)
-        found = Calibration.of(t[rows], Y[rows], s[rows], s[rows].sum())
-        assert one.predict_proba(X_new) == pytest.approx(found.probabilities(one._predict_columns(X_new)))
+        expected = Calibration.of(t[kept], Y[kept], s[kept], s[kept].sum())
+        assert one.predict_proba(X_new) == pytest.approx(expected.probabilities(columns_at(one, X_new)))
     assert (half.predict_proba(X_new) != model.predict_proba(X_new)).all()
     at = model.decision_function(X_new)[5]
     assert model.predict(X_new, threshold=at)[5] == 0  # above, not at
@@ -248,19 +260,20 @@ def test_thresholds_and_probabilities_are_of_rows_kept_aside_and_of_their_weight
 
 def test_offsets_are_of_rows_kept_aside():
     model, _ = quantile_model()
-    mask = np.arange(len(model._rows)) % 3 > 0
-    half = kept_aside(model, mask)
-    half._store(half._rows, half.X_fit_, Progress())
-    residuals = (model._rows.Y - model._loo_of_rows()).numpy()[mask]
-    assert half._offsets == pytest.approx(np.quantile(residuals, LEVELS, axis=0, method="inverted_cdf").diagonal())
-    assert (half._offsets != model._offsets).any()
+    rows, offsets = model.model_.training.rows, model.model_.target.offsets
+    mask = np.arange(len(rows)) % 3 > 0
+    half = kept_aside(model, mask).model_.target.offsets
+    residuals = (rows.Y - model.model_.leave_one_out()).numpy()[mask]
+    assert half == pytest.approx(np.quantile(residuals, LEVELS, axis=0, method="inverted_cdf").diagonal())
+    assert (half != offsets).any()
 
 
 def test_balanced_classes_have_the_same_sum_of_sample_weights():
     X, y, *_ = cancer(6)
     weight = np.random.default_rng(0).integers(1, 4, len(y)).astype(float)
     model = HGKClassifier("plain", loss="hinge", lam=1e-2, class_weight="balanced", random_state=0).fit(X, y, weight)
-    total = [float(model._rows.weight[model._rows.Y[:, 0] == sign].sum()) for sign in (-1, 1)]
+    rows = model.model_.training.rows
+    total = [float(rows.weight[rows.Y[:, 0] == sign].sum()) for sign in (-1, 1)]
     assert total == pytest.approx([weight.sum() / 2] * 2)
 
 
@@ -329,17 +342,32 @@ def test_a_file_brings_the_model_back(make, compact, tmp_path):
         assert again.read_bytes() == path.read_bytes()
 
 
-def test_a_loss_of_ones_own_has_no_place_in_a_file(tmp_path):
-    class Absolute(BoxLoss):
-        def domain(self, y):
-            return -torch.ones_like(y), torch.ones_like(y)
+class Absolute(BoxLoss):
+    """|r|, twice the pinball loss at 1/2."""
 
+    def domain(self, y):
+        return -torch.ones_like(y), torch.ones_like(y)
+
+
+@storable
+@dataclass(frozen=True)
+class Declared(Absolute):
+    """The same, declared storable."""
+
+
+def test_a_loss_of_ones_own_has_a_place_in_a_file_once_it_is_declared(tmp_path):
     X, y, X_new, _ = diabetes()
-    model = HGKRegressor("plain", loss=Absolute(), lam=1e-3, random_state=0).fit(X, y)
+    model, declared = (
+        HGKRegressor("plain", loss=loss, lam=1e-3, random_state=0).fit(X, y) for loss in (Absolute(), Declared())
+    )
     half = HGKRegressor("plain", loss="pinball", lam=5e-4, random_state=0).fit(X, y)
     assert model.predict(X_new) == pytest.approx(half.predict(X_new), rel=1e-2)  # |r| is twice the pinball loss at 1/2
     with pytest.raises(hgk.ModelFileError, match=r"Absolute.*joblib"):
         hgk.save(model, tmp_path / "model.hgk")
+    hgk.save(declared, tmp_path / "model.hgk")
+    back = hgk.load(tmp_path / "model.hgk")
+    assert back.loss == Declared()
+    assert (back.predict(X_new) == model.predict(X_new)).all()
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
@@ -347,13 +375,9 @@ def test_contributions_add_up_and_influence_is_refused(make):
     model, X_new = make()
     found = contributions(model, X_new[:5])
     assert found.base + found.contribution.sum(-1) + found.rest == pytest.approx(found.value)
-    raw = model._predict_columns(X_new[:5])
-    if isinstance(model, HGKClassifier):
-        assert found.value == pytest.approx(raw)
-    else:
-        shifted = raw + getattr(model, "_offsets", 0.0)
-        inside = np.abs(raw) < 1
-        assert found.value[inside] == pytest.approx(model._y_scaling.inverse(shifted)[inside])
+    raw, (base, scale) = model.model_.values(model.features(X_new[:5])).numpy(), model.model_.target.unit()
+    inside = np.abs(raw) < model.machine_.clip
+    assert found.value[inside] == pytest.approx((base + scale * raw)[inside])
     with pytest.raises(ValueError, match=r"least squares.*loss='least_squares'"):
         influence(model)
 
@@ -403,17 +427,23 @@ def test_the_command_line_takes_losses_and_quantiles(tmp_path):
     assert "quantile 0.5" in call("explain", tmp_path / "q.hgk", "--row", "0")
 
 
-def test_the_code_of_the_page_about_losses_runs():
-    first, second, third = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+def test_the_code_of_the_page_about_losses_runs(monkeypatch):
+    monkeypatch.setattr(losses, "_NAMED", dict(losses._NAMED))  # what the page registers is forgotten afterwards
+    first, second, third, fourth = re.findall(r"```python\n(.*?)```", PAGE, re.S)
     X, y, X_new, _ = cancer()
     names = {"X": X_new}
     exec(first, names)
     names["model"] = HGKClassifier("plain", loss="hinge", lam=1e-3, random_state=0).fit(X, y)
     exec(second.replace("0.01", "0.1"), names)
     exec(third, names)
-    model = HGKRegressor("plain", loss=names["Huber"](), lam=1e-4, random_state=0).fit(X, X[:, 1])
-    assert model.machines_[0].gap < 1e-5
-    assert model.score(X_new, X_new[:, 1]) > 0.8
+    exec(fourth, names)
+    by_object, by_name = (
+        HGKRegressor("plain", loss=loss, lam=1e-4, random_state=0).fit(X, X[:, 1])
+        for loss in (names["Huber"](), "huberised")
+    )
+    assert by_object.machine_.gap_left < 1e-5
+    assert by_object.score(X_new, X_new[:, 1]) > 0.8
+    assert (by_name.predict(X_new) == by_object.predict(X_new)).all()
 
 
 # --------------------------------------------------------------------------------------------- bad input
@@ -439,7 +469,7 @@ REFUSED = {
     "no solver": (
         HGKRegressor(loss=Concave()),
         TypeError,
-        "BoxLoss, which BoxDual solves, nor a SmoothLoss, which Newton",
+        "No solver takes the loss Concave as asked: BoxDual needs tube, Newton needs curvature",
     ),
     "tau 0": (HGKRegressor(loss="pinball", tau=0.0), ValueError, "strictly between 0 and 1"),
     "tau 1": (HGKRegressor(loss="expectile", tau=1), ValueError, "strictly between 0 and 1"),
@@ -481,6 +511,6 @@ def test_more_sentences(monkeypatch):
     numbers = HGKRegressor("plain", loss="pinball", lam=1e-2, random_state=0).fit(X, y)
     with pytest.raises(ValueError, match=r"use HGKQuantileRegressor\(quantiles=\[0.05, 0.95\]\)"):
         numbers.predict_interval(X)
-    monkeypatch.setattr(arrays, "EXACT", 20)
+    monkeypatch.setattr(arrays.memory, "EXACT", 20)
     with pytest.raises(ValueError, match=r"at most 20 rows; give a sample of the rows, or take loss='least_squares'"):
         HGKClassifier(loss=Logistic()).fit(X, y)

@@ -1,10 +1,13 @@
 """Losses: derivatives, convexity, Fenchel and Young, known minimisers, labels."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
 
 from cases import LOSSES
+from hgk import HGKRegressor, losses
 from hgk.losses import BoxLoss, EpsilonInsensitive, Expectile, Hinge, LeastSquares, Logistic, Pinball, SmoothLoss
 
 each_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
@@ -164,3 +167,75 @@ def test_other_parameters_out_of_range():
 
 def test_every_loss_is_of_one_kind():
     assert all(isinstance(loss, BoxLoss) != isinstance(loss, SmoothLoss) for loss in LOSSES.values())
+
+
+@pytest.fixture
+def registry():
+    """Leaves the registry as it was."""
+    known = dict(losses._NAMED)
+    yield
+    losses._NAMED.clear()
+    losses._NAMED.update(known)
+
+
+def test_losses_by_name_are_made_of_the_parameters_they_have():
+    given = {"tau": 0.3, "tube": 0.2}
+    assert losses.names("numbers") == ["least_squares", "pinball", "expectile", "epsilon_insensitive"]
+    made = [losses.named(name, "numbers", **given) for name in losses.names("numbers")]
+    assert made == [LeastSquares(), Pinball(0.3), Expectile(0.3), EpsilonInsensitive(0.2)]
+    assert [losses.named(name, "classes").signs for name in losses.names("classes")] == [False, True, True, True]
+    for name, task, said in (
+        ("hinge", "numbers", "'hinge' is for HGKClassifier; here use one of 'least_squares', 'pinball'"),
+        ("pinball", "classes", "'pinball' is for HGKRegressor; here use one of 'least_squares', 'hinge'"),
+        ("huber", "numbers", "loss='huber' is unknown; use one of 'least_squares'"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            losses.named(name, task)
+    with pytest.raises(TypeError, match=r"tube=True was given; a number in \[0, 1\) is expected"):
+        losses.named("pinball", "numbers", tau=0.5, tube=True)
+
+
+def test_a_loss_from_outside_is_taken_by_its_name(registry):
+    @dataclass(frozen=True)
+    class Huberised(SmoothLoss):
+        """τ-weighted r²/2 up to |r| = 1/5, then linear."""
+
+        tau: float = 0.5
+        name, tasks, parameters = "huberised", ("numbers",), ("tau",)
+
+        def _side(self, r):
+            return torch.where(r > 0, 1 - self.tau, self.tau)
+
+        def value(self, y, t):
+            r = t - y
+            return self._side(r) * torch.where(r.abs() < 0.2, r**2 / 2, 0.2 * (r.abs() - 0.1))
+
+        def derivative(self, y, t):
+            return self._side(t - y) * (t - y).clamp(-0.2, 0.2)
+
+        def curvature(self, y, t):
+            return self._side(t - y) * ((t - y).abs() < 0.2).to(t)
+
+        def domain(self, y):
+            return torch.full_like(y, -0.2 * self.tau), torch.full_like(y, 0.2 * (1 - self.tau))
+
+        def conjugate(self, y, u):
+            return u * y + u**2 / (2 * self._side(u))
+
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (80, 1))
+    y = X[:, 0] + 0.3 * rng.standard_normal(80)
+    with pytest.raises(ValueError, match="loss='huberised' is unknown"):
+        HGKRegressor("plain", loss="huberised").fit(X, y)
+    assert losses.register(Huberised) is Huberised
+    by_name, by_object = (
+        HGKRegressor("plain", loss=loss, tau=0.9, lam=1e-2, random_state=0).fit(X, y)
+        for loss in ("huberised", Huberised(0.9))
+    )
+    np.testing.assert_array_equal(by_name.predict(X), by_object.predict(X))
+    assert by_name.predict(X).mean() > y.mean()
+    with pytest.raises(ValueError, match="'huberised' is for HGKRegressor"):
+        losses.named("huberised", "classes")
+    Huberised.tasks = ("texts",)
+    with pytest.raises(ValueError, match=r"tasks=\('texts',\); a name and some of 'numbers', 'classes' are expected"):
+        losses.register(Huberised)

@@ -8,13 +8,16 @@ import torch
 
 from cases import ARCHITECTURES, random_kernel, random_rows
 from hgk import arrays
+from hgk.events import Guarded, Searched
+from hgk.executor import Threads
 from hgk.kernels import inhomogeneous, isotropic, two_layers
-from hgk.machines.base import Rows, clipped_risk, train
+from hgk.machines import Rows, clipped_risk, train
 from hgk.optimisers import Algorithm1, algorithm1, annealing
 from hgk.optimisers.annealing import LONGEST, MOVE, Annealing, Block, accepts, anneal, draws
 from hgk.optimisers.armijo import SLOPE, Descending, descend
-from hgk.optimisers.objective import Objective
+from hgk.optimisers.objective import Objective, Risk
 from hgk.progress import Progress
+from tasks import ClippedAt
 
 each_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES.values(), ids=ARCHITECTURES.keys())
 
@@ -23,7 +26,7 @@ def objective(architecture, outputs=1):
     D1, D2 = random_rows(40, outputs=outputs), random_rows(30, outputs=outputs, seed=1, weighted=True)
     machine = train(random_kernel(architecture, seed=3), D1, 1e-3)
     clip = float(machine(D2.X).abs().quantile(0.8))  # some predictions are clipped, most are not
-    return Objective(machine.kernel, D1.X, machine.alpha, D2, clip), machine.kernel.W
+    return Objective(machine.kernel, D1.X, machine.alpha, D2, ClippedAt(clip)), machine.kernel.W
 
 
 @pytest.mark.parametrize("delta", [-0.1, 0.0, 0.01, 0.1])
@@ -38,7 +41,7 @@ def test_acceptance_frequencies_follow_the_papers_formula(delta, i):
 
 @each_architecture
 def test_an_annealing_step_updates_the_exponent_as_if_it_were_computed_anew(architecture, monkeypatch):
-    monkeypatch.setattr(arrays, "TILE", 300)  # several row blocks
+    monkeypatch.setattr(arrays.tiling, "TILE", 300)  # several row blocks
     target, W = objective(architecture, outputs=2)
     block, rng = Block(target, W), np.random.default_rng(0)
     assert block.risk == pytest.approx(target.risk(W), rel=1e-10)
@@ -84,7 +87,7 @@ def test_an_edge_that_does_not_matter_stays_short_enough_for_the_kernel_to_stay_
     W[0][1], W[1][1] = 1e-9, 900.0
     kernel = random_kernel(architecture).with_weights(W)
     machine = train(kernel, rows[:40], 1e-3)
-    at = Objective(kernel, machine.X, machine.alpha, rows[40:], 0.8)
+    at = Objective(kernel, machine.X, machine.alpha, rows[40:], ClippedAt(0.8))
     lengths = [float(anneal(at, W, 200, np.random.default_rng(seed)).W[1][1]) for seed in range(4)]
     assert min(lengths) < 500  # it moves, but
     assert 500 < max(lengths) <= LONGEST
@@ -100,9 +103,9 @@ def test_an_edge_that_does_not_matter_stays_short_enough_for_the_kernel_to_stay_
 def test_gradient_of_the_clipped_risk_equals_finite_differences(architecture):
     target, W = objective(architecture, outputs=2)
     t = target.kernel.multiply(target.D2.X, target.X1, target.alpha)
-    assert 0 < int((t.abs() > target.clip).sum()) < t.numel()  # some are clipped, some are not
+    assert 0 < int((t.abs() > target.problem.clip).sum()) < t.numel()  # some are clipped, some are not
     risk, gradient = target.gradient(W)
-    assert risk == pytest.approx(clipped_risk(t, target.D2, target.clip))
+    assert risk == pytest.approx(clipped_risk(t, target.D2, target.problem.clip))
     h = 1e-6
     for layer, mask in enumerate(architecture.free()):
         for index in map(tuple, mask.nonzero().tolist()):
@@ -133,38 +136,56 @@ def test_descent_ends_at_a_local_minimum_and_says_so():
     assert not descend(target, W, 1).at_minimum
 
 
-def run(rows, progress=None, seed=0, **settings):
+class Watching(Threads):
+    """Threads that keep what was asked for, and what came of it."""
+
+    def drive(self, searches):
+        self.__dict__["asked"] = []
+        return super().drive([self._watched(search) for search in searches])
+
+    def _watched(self, search):
+        answer = None
+        while True:
+            try:
+                request = search.send(answer)
+            except StopIteration as end:
+                return end.value
+            answer = yield request
+            self.asked.append((request, answer))
+
+    def of_kind(self, kind):
+        return [(request, answer) for request, answer in self.asked if isinstance(request, kind)]
+
+
+def learned(optimiser, architecture, rows, rng, progress, executor=None):
+    return (executor or Threads()).drive([optimiser.search(architecture, rows, rng, progress)])[0]
+
+
+def run(rows, progress=None, seed=0, executor=None, **settings):
     settings = {"M": 3, "L": 3, "N1": 15, "N2": 10, "N3": 3} | settings
     progress = progress or Progress()
-    kernel = Algorithm1(**settings).learn(two_layers(5, 4), rows, 1.0, np.random.default_rng(seed), progress)
-    return kernel, progress.history
+    rng = np.random.default_rng(seed)
+    return learned(Algorithm1(**settings), two_layers(5, 4), rows, rng, progress, executor), progress.history
 
 
-def test_algorithm1_returns_the_weights_with_the_smallest_risk_on_D3(monkeypatch):
-    tried = []
-    remember = algorithm1._Run._remember
-
-    def spy(self, objective, W, risk_D2, *rest):
-        assert risk_D2 == pytest.approx(objective.risk(W), rel=1e-9)
-        tried.append((objective.risk(W, self.D3), W))
-        return remember(self, objective, W, risk_D2, *rest)
-
-    monkeypatch.setattr(algorithm1._Run, "_remember", spy)
-    kernel, history = run(random_rows(120))
-    risks = [event["risk_D3"] for event in history]
-    assert risks == pytest.approx([risk for risk, _ in tried])
-    assert history[-1]["best_D3"] == min(risks)
-    assert all(torch.equal(a, b) for a, b in zip(kernel.W, tried[int(np.argmin(risks))][1], strict=True))
+def test_algorithm1_returns_the_weights_with_the_smallest_risk_on_D3():
+    executor = Watching()
+    kernel, history = run(random_rows(120), executor=executor)
+    assert all(isinstance(event, Searched) for event in history)
+    tried = [(request, risk) for request, risk in executor.of_kind(Risk) if request.rows is not None]  # on D3
+    (D3,) = {id(request.rows): request.rows for request, _ in tried}.values()
+    assert len(D3) == 40
+    for event, (request, risk) in zip(history, tried, strict=True):
+        assert event.risk_D2 == pytest.approx(request.objective.risk(request.W), rel=1e-9)
+        assert event.risk_D3 == risk == pytest.approx(request.objective.risk(request.W, D3))
+    risks = [event.risk_D3 for event in history]
+    assert history[-1].best_D3 == min(risks)
+    assert all(torch.equal(a, b) for a, b in zip(kernel.W, tried[int(np.argmin(risks))][0].W, strict=True))
 
 
 def test_algorithm1_switches_to_annealing_only_after_a_local_minimum_and_reshuffles_only_without_progress(monkeypatch):
-    reshuffled, minima = [], []
-    reshuffle, descend_all = algorithm1._Run._reshuffle, algorithm1.FULFIL[Descending]
-
-    def spy_descend(wishes):
-        found = descend_all(wishes)
-        minima.extend(descent.at_minimum for descent in found)
-        return found
+    reshuffled, executor = [], Watching()
+    reshuffle = algorithm1._Run._reshuffle
 
     def spy_reshuffle(self):
         D3, together = self.D3, set(self.D1) | set(self.D2)
@@ -178,45 +199,41 @@ def test_algorithm1_switches_to_annealing_only_after_a_local_minimum_and_reshuff
         reshuffled.append(self.best_risk)
 
     monkeypatch.setattr(algorithm1._Run, "_reshuffle", spy_reshuffle)
-    monkeypatch.setitem(algorithm1.FULFIL, Descending, spy_descend)
-    _, history = run(random_rows(120), M=6, L=6, N3=200)
+    _, history = run(random_rows(120), executor=executor, M=6, L=6, N3=200)
+    minima = [descent.at_minimum for _, descent in executor.of_kind(Descending)]
     assert any(minima)
-    steps = [event["step"] for event in history]
+    steps = [event.how for event in history]
     outcomes = iter(minima)
     for now, after in zip(steps, [*steps[1:], "start"], strict=True):
         reached = next(outcomes) if now == "descend" else False
         if after != "start":
             assert after == ("anneal" if reached else "descend")
-    rounds = [[event["best_D3"] for event in history if event["round"] == i] for i in range(6)]
+    rounds = [[event.best_D3 for event in history if event.round == i] for i in range(6)]
     # "test error did not decrease in the loop": from the start of the round to its end
     assert len(reshuffled) == sum(best[-1] >= best[0] for best in rounds)
     assert 0 < len(reshuffled) < 6
 
 
 def test_algorithm1_anneals_N1_steps_first_and_N2_after_a_minimum_from_where_it_was(monkeypatch):
-    calls, trained = [], []
-    anneal_all, train_ = algorithm1.FULFIL[Annealing], algorithm1._Run._train
-
-    def spy_anneal(wishes):
-        calls.extend((wish.steps, wish.objective, wish.W) for wish in wishes)
-        return anneal_all(wishes)
+    trained, executor = [], Watching()
+    train_ = algorithm1._Run._train
 
     def spy_train(self, W, *rest):
         objective = yield from train_(self, W, *rest)
         trained.append((W, objective, set(self.D1), set(self.D2)))
         return objective
 
-    monkeypatch.setitem(algorithm1.FULFIL, Annealing, spy_anneal)
     monkeypatch.setattr(algorithm1._Run, "_train", spy_train)
-    run(random_rows(120), M=3, L=6, N1=7, N2=5, N3=300)
-    firsts = [call for call in calls if call[0] == 7]
-    assert {steps for steps, *_ in calls} == {7, 5}
+    run(random_rows(120), executor=executor, M=3, L=6, N1=7, N2=5, N3=300)
+    annealed = [request for request, _ in executor.of_kind(Annealing)]
+    firsts = [request for request in annealed if request.steps == 7]
+    assert {request.steps for request in annealed} == {7, 5}
     assert len(firsts) == len(trained) == 3
-    for (_, target, W), (W_trained, trained_target, D1, D2) in zip(firsts, trained, strict=True):
-        assert target is trained_target
-        assert W is W_trained  # annealing starts at the weights that α was trained with
-        assert len(target.X1) == len(D1)  # α lives on D1 alone
-        assert len(target.D2) == len(D2)
+    for request, (W_trained, objective, D1, D2) in zip(firsts, trained, strict=True):
+        assert request.objective is objective
+        assert request.W is W_trained  # annealing starts at the weights that α was trained with
+        assert len(objective.X1) == len(D1)  # α lives on D1 alone
+        assert len(objective.D2) == len(D2)
         assert not D1 & D2
     assert not torch.equal(trained[1][0][0], trained[0][0][0])  # later rounds go on from where the last ended
 
@@ -252,13 +269,13 @@ def test_the_guard_returns_the_plain_kernel_when_learning_does_not_pay():
         rng = np.random.default_rng(seed)
         noise = random_rows(90)
         noise.Y.copy_(torch.from_numpy(rng.uniform(-1, 1, (90, 1))))
-        kernel = Algorithm1(M=1, L=1, guard=True).learn(two_layers(5, 4), noise, 1.0, rng, progress)
-        assert progress.history[-1]["stage"] == "guard"
+        kernel = learned(Algorithm1(M=1, L=1, guard=True), two_layers(5, 4), noise, rng, progress)
+        assert isinstance(progress.history[-1], Guarded)
         plain += kernel.architecture.tied
     assert plain >= 4
     X = rng.uniform(-1, 1, (300, 5))
     easy = Rows(*map(torch.from_numpy, (X, np.sin(5 * X[:, :1]), np.ones(300))))  # one column of five
-    kernel = Algorithm1(M=3, guard=True).learn(two_layers(5, 4), easy, 1.0, rng, progress)
+    kernel = learned(Algorithm1(M=3, guard=True), two_layers(5, 4), easy, rng, progress)
     assert not kernel.architecture.tied
 
 
@@ -270,18 +287,18 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others():
 
 
 def test_stopped_algorithm1_returns_the_best_so_far():
-    progress = Progress(lambda event: event["step"] == "descend")
+    progress = Progress(lambda event: event.how == "descend")
     kernel, history = run(random_rows(80), progress)
-    assert [event["step"] for event in history] == ["start", "descend"]
+    assert [event.how for event in history] == ["start", "descend"]
     assert kernel.W[0].shape == (4, 5)
 
 
 def test_nothing_is_learned_for_the_plain_kernel_or_from_a_handful_of_rows():
     rng = np.random.default_rng(0)
     progress = Progress()
-    plain = Algorithm1().learn(isotropic(5), random_rows(80), 1.0, rng, progress)
+    plain = learned(Algorithm1(), isotropic(5), random_rows(80), rng, progress)
     assert torch.equal(plain.W[0], torch.ones(1, 5, dtype=torch.float64))
-    Algorithm1().learn(two_layers(5, 4), random_rows(8), 1.0, rng, progress)
+    learned(Algorithm1(), two_layers(5, 4), random_rows(8), rng, progress)
     assert progress.history == []
 
 

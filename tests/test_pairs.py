@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-import hgk.kernels.batch
+import hgk.kernels.sweeps.batch
 from cases import ARCHITECTURES, D, random_kernel
 from hgk.arrays import Buffers
 from hgk.kernels import BatchSweep
-from hgk.kernels.batch import shifted, unshifted
+from hgk.kernels.sweeps.batch import shifted, unshifted
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 6])
@@ -25,7 +25,7 @@ def test_the_layout_by_shifts_holds_every_pair_and_its_inverse_brings_it_back(n)
 @pytest.mark.parametrize("architecture", ARCHITECTURES.values(), ids=ARCHITECTURES.keys())
 @pytest.mark.parametrize("n", [2, 40, 41])
 def test_value_and_gradient_equal_the_tiled_sweep(architecture, n, monkeypatch):
-    monkeypatch.setattr(hgk.kernels.batch, "SLAB", 500)  # several slabs
+    monkeypatch.setattr(hgk.kernels.sweeps.batch, "SLAB", 500)  # several slabs
     kernel = random_kernel(architecture)
     X = torch.rand(n, D, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     dK = torch.randn(n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(1))

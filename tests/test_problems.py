@@ -9,51 +9,41 @@ from sklearn.svm import LinearSVC
 
 from cases import ARCHITECTURES, random_kernel, random_rows
 from hgk.arrays import single_blas
+from hgk.events import LamChosen, Searched, Trained, of_kind
+from hgk.executor import Threads
+from hgk.kernels import MeanKernel
+from hgk.learners.paper import kernel_per_fold
 from hgk.losses import Expectile, Hinge, LeastSquares, Logistic, Pinball
-from hgk.machines.base import Rows, average
+from hgk.machines import FINE, MeanOfMachines, OfLoss, Rows
 from hgk.optimisers import Algorithm1
 from hgk.optimisers.annealing import Block
 from hgk.optimisers.objective import Objective
 from hgk.progress import Progress
-from hgk.search import problems
-from hgk.search.problems import (
-    Choice,
-    Folds,
-    LossGrid,
-    OfLoss,
-    Problem,
-    Race,
-    Through,
-    best_lams,
-    choose_lams,
-    choose_on_few,
-    held_out_average,
-    in_turn,
-    pairs_of,
-    train_on_folds,
-    train_part,
-)
-from hgk.search.selection import Task, fold_numbers, kernel_per_fold, lam_grid, search_with
+from hgk.search import SQUARES, Choice, Convex, LossGrid, Task, fold_numbers, lam_grid, problem_for, races
+from hgk.search.races import Folds, Race, Through, best_lams, choose_lams, choose_on_few, in_turn
 from hgk.solvers import solver_for
+from hgk.targets import Numbers, Pairs, Quantiles, Scaling, pairs_of
 from hgk.targets.calibration import Coupling
 
 KERNEL = random_kernel(ARCHITECTURES["depth 2, balanced"])
 OTHER = random_kernel(ARCHITECTURES["smooth and rough"], seed=1)
 LEVELS = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
+PAIRS = Pairs(np.arange(3), estimates=False)
+QUANTILES = Quantiles(Scaling(np.zeros(1), np.ones(1)), LEVELS.numpy(), np.zeros(3))
 PROBLEMS = {
-    "hinge": Problem(Hinge()),
-    "logistic": Problem(Logistic()),
-    "pairs, hinge": Problem(Hinge(), pairs=True),
-    "pairs, least squares": Problem(LeastSquares(), pairs=True),
-    "levels": Problem(Pinball(LEVELS), own_lam=True),
-    "expectiles": Problem(Expectile(LEVELS), own_lam=True),
+    "hinge": Convex(Hinge()),
+    "logistic": Convex(Logistic()),
+    "pairs, hinge": Convex(Hinge(), PAIRS),
+    "pairs, least squares": Convex(LeastSquares(), PAIRS),
+    "levels": Convex(Pinball(LEVELS), QUANTILES, own_lam=True),
+    "expectiles": Convex(Expectile(LEVELS), QUANTILES, own_lam=True),
 }
 each_problem = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
 
 
 def rows_for(problem, n=60, weighted=True, seed=0):
     rows = random_rows(n, weighted=weighted, seed=seed)
-    if not (problem.loss.signs or problem.pairs):
+    if not (problem.loss.signs or problem.target is PAIRS):
         return rows
     number = torch.bucketize(rows.Y[:, 0], torch.tensor([-0.1, 0.1], dtype=torch.float64))
     return Rows(rows.X, 2.0 * torch.nn.functional.one_hot(number, 3).double() - 1, rows.weight)
@@ -124,13 +114,35 @@ def test_a_pair_without_rows_in_a_fold_is_no_trouble():
     assert (alpha[:, 1] == 0).all()
 
 
+def test_least_squares_by_its_own_ways_is_the_problem_of_its_loss():
+    """Losses, slopes, coefficients, held-out risks and the machine without a fold."""
+    rows, convex, fold_of = random_rows(60, outputs=3, weighted=True), Convex(LeastSquares()), folds_of(60, 3)
+    t = torch.from_numpy(np.random.default_rng(1).uniform(-1.5, 1.5, rows.Y.shape))
+    torch.testing.assert_close(SQUARES.losses(rows.Y, t), convex.losses(rows.Y, t))
+    torch.testing.assert_close(SQUARES.slopes(rows.Y, t), convex.slopes(rows.Y, t))
+    choice = Choice(1.0, (1e-2,) * 3, 0.0)
+    expected = convex.coefficients(KERNEL, rows, choice)
+    torch.testing.assert_close(SQUARES.coefficients(KERNEL, rows, choice), expected, rtol=0, atol=1e-4)
+    whole, paths = (p.grid(KERNEL, rows, fold_of, np.array([1e-2]), complete=True).alone() for p in (SQUARES, convex))
+    np.testing.assert_allclose(whole.gammas, paths.gammas, rtol=1e-5)
+    np.testing.assert_allclose(whole.risks, paths.risks.sum(2), rtol=2e-2)  # to the gap of a search
+    numbers = Numbers(Scaling(np.zeros(3), np.ones(3)), single=False)
+    one, other = (
+        p.fold_machine(KERNEL, choice, Task(rows, fold_of, np.array([1e-2]), numbers, (), p), 1)
+        for p in (SQUARES, convex)
+    )
+    torch.testing.assert_close(one(rows.X), other(rows.X), rtol=0, atol=1e-3)
+    assert (problem_for(LeastSquares(), numbers), type(problem_for(LeastSquares(), PAIRS))) == (SQUARES, Convex)
+    assert type(problem_for(LeastSquares(3.0, 0.5), numbers)) is Convex
+
+
 # ----------------------------------------------------------------------------------------- paths, folds
 
 
 @each_problem
 def test_lams_are_those_of_the_complete_paths(problem):
     rows = rows_for(problem)
-    state = Folds.of(problem, [(KERNEL, 1.0)], rows, folds_of(len(rows)))
+    state = Folds.of(problem, KERNEL, rows, folds_of(len(rows)))
     lams = lam_grid(rows.size, 8)
     choice, starts = choose_lams({0: state, 1: state}, lams, Progress())
     sizes = [float(rows.weight[state.held_out(fold)].sum()) for fold in (0, 1)]
@@ -147,7 +159,7 @@ def test_paths_end_when_the_risk_rises():
     problem, rows = PROBLEMS["logistic"], rows_for(PROBLEMS["logistic"])
     noise = torch.from_numpy(np.random.default_rng(0).choice([-1.0, 1.0], rows.Y.shape))
     rows = Rows(rows.X, noise, rows.weight)
-    state, lams = Folds.of(problem, [(KERNEL, 1.0)], rows, folds_of(len(rows))), np.geomspace(1, 1e-9, 20)
+    state, lams = Folds.of(problem, KERNEL, rows, folds_of(len(rows))), np.geomspace(1, 1e-9, 20)
     whole, short = (state.path(0, lams, complete).risks.sum(1) for complete in (True, False))
     known = short.isfinite()
     assert torch.allclose(short[known], whole[known])
@@ -160,7 +172,7 @@ def test_paths_end_when_the_risk_rises():
 def test_a_path_goes_on_where_a_rare_class_is_still_ignored():
     """At large λ all rows are given to the frequent class; the risk is flat there, at the best constant's."""
     T = torch.where(torch.arange(100) < 10, 1.0, -1.0).double()[:, None]
-    through = Through(Problem(Hinge()), T, torch.ones(100).double())
+    through = Through(Convex(Hinge()), T, torch.ones(100).double())
     assert float(through.constant) == pytest.approx(0.2)
     for risk in (0.9, 0.5, 0.2, 0.2, 0.2, 0.2, 0.2, 0.1, 0.1, 0.1):
         through.see(torch.tensor([risk]).double())
@@ -184,7 +196,7 @@ class Late(Progress):
 @each_problem
 def test_time_that_is_up_ends_a_path_after_at_least_one_lam(problem):
     rows = rows_for(problem)
-    state, lams = Folds.of(problem, [(KERNEL, 1.0)], rows, folds_of(len(rows))), lam_grid(rows.size, 8)
+    state, lams = Folds.of(problem, KERNEL, rows, folds_of(len(rows))), lam_grid(rows.size, 8)
     whole = state.path(0, lams, complete=True)
     assert (whole.solved, whole.cut) == (8, False)
     for asked, solved in ((0, 1), (3, 3)):
@@ -196,27 +208,29 @@ def test_time_that_is_up_ends_a_path_after_at_least_one_lam(problem):
 
 def test_time_that_is_up_is_said_and_leaves_an_unfinished_fold_out():
     problem, rows = PROBLEMS["logistic"], rows_for(PROBLEMS["logistic"])
-    state, lams = Folds.of(problem, [(KERNEL, 1.0)], rows, folds_of(len(rows))), lam_grid(rows.size, 8)
+    state, lams = Folds.of(problem, KERNEL, rows, folds_of(len(rows))), lam_grid(rows.size, 8)
     single = state.path(0, lams)
     for asked, solved in ((0, 1), (single.solved + 3, single.solved)):  # in the first fold, in the second
         late = Late(asked)
         choice, starts = choose_lams({0: state, 1: state, 2: state}, lams, late)
         (event,) = late.history
-        assert (event["stage"], event["folds"], event["lams"], event["cut"]) == ("loss", 1, solved, True)
+        assert isinstance(event, LamChosen)
+        assert (event.folds, event.lams, event.cut) == (1, solved, True)
         assert list(starts) == [0]
         # a fold that is through speaks; an end that time has set says nothing about λ, and a few rows are asked
         best = int(single.risks.sum(1).argmin()) if asked else int(choose_on_few(state, lams)[0])
         assert choice.lams == (float(lams[best]),) * 3
     unhurried = Progress()
     choose_lams({0: state, 1: state}, lams, unhurried)
-    assert (unhurried.history[0]["folds"], unhurried.history[0]["cut"]) == (2, False)
+    (event,) = unhurried.history
+    assert (event.folds, event.cut) == (2, False)
 
 
 def test_time_that_is_up_leaves_a_width_of_the_grid():
-    problem, rows = Problem(Hinge()), rows_for(PROBLEMS["hinge"])
+    problem, rows = Convex(Hinge()), rows_for(PROBLEMS["hinge"])
     fold_of, lams, progress = folds_of(60, 3), np.array([1e-1, 1e-2, 1e-3]), Progress()
     progress.deadline = float("-inf")
-    grid = search_with(problem, KERNEL, rows, fold_of, lams, 1.0, progress=progress)
+    grid = problem.grid(KERNEL, rows, fold_of, lams, progress=progress).alone()
     assert grid.risks.isfinite().any(2).sum() == 1  # one width, one λ
     assert grid.choice.lams == (0.1,) * 3
 
@@ -225,7 +239,7 @@ def test_time_that_is_up_leaves_a_width_of_the_grid():
 def test_fold_machines_are_refits_and_their_mean_predicts(problem):
     rows, fold_of = rows_for(problem), folds_of(60)
     choice = Choice(1.0, (1e-2,) * 3, 0.0)
-    (machine,) = train_on_folds([(KERNEL, 1.0)], problem, rows, fold_of, choice, Progress())
+    machine = problem.mean_machine([(KERNEL, 1.0)], rows, fold_of, choice, Progress())
     T, mean = problem.labels(rows.Y), 0.0
     for fold in range(5):
         part, out = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
@@ -235,23 +249,24 @@ def test_fold_machines_are_refits_and_their_mean_predicts(problem):
         mean = mean + t / 5
     assert torch.allclose(machine(rows.X), mean, atol=2e-2)
     assert machine.aside.all()
-    assert not machine.unsolved
-    with pytest.raises(ValueError, match=r"exact for least squares alone.*loss='least_squares'"):
-        machine.leave_one_out(rows, rows.X, torch.arange(3))
+    assert machine.gap == 0  # no more is left than was wanted
+    for refused in (machine.without_one, machine.leave_two_out):
+        with pytest.raises(ValueError, match=r"exact for least squares alone.*loss='least_squares'"):
+            refused(rows, torch.arange(3))
 
 
 def test_several_kernels_are_their_mean_and_the_unseeing_ones_speak_for_a_fold():
     problem, fold_of = PROBLEMS["hinge"], folds_of(60)
     rows, kernels, choice = rows_for(problem), [(KERNEL, 1.0), (OTHER, 2.0)], Choice(1.0, (1e-2,) * 3, 0.0)
-    machines = train_on_folds(kernels, problem, rows, fold_of, choice, Progress(), {0: [0], 2: [0, 1]})
+    machine = problem.mean_machine(kernels, rows, fold_of, choice, Progress(), {0: [0], 2: [0, 1]})
+    assert isinstance(machine.kernel, MeanKernel)
     K = (KERNEL.matrix(rows.X) + 2 * OTHER.matrix(rows.X)) / 3
-    assert torch.allclose(average(machines, rows.X, torch.inf), K @ machines[0].alpha)
-    honest = held_out_average(machines)
-    assert torch.equal(machines[0].aside, torch.from_numpy(np.isin(fold_of, [0, 2])))
+    assert torch.allclose(machine(rows.X), K @ machine.alpha)
+    assert torch.equal(machine.aside, torch.from_numpy(np.isin(fold_of, [0, 2])).double())
     for fold, matrix in ((0, KERNEL.matrix(rows.X)), (1, K), (2, K)):
         part, out = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
         alpha, _ = problem.solve(matrix[part][:, part], problem.labels(rows.Y)[part], rows.weight[part], choice.lams)
-        assert torch.allclose(honest[out], matrix[out][:, part] @ alpha, atol=1e-3)
+        assert torch.allclose(machine.held_out[out], matrix[out][:, part] @ alpha, atol=1e-3)
 
 
 # ------------------------------------------------------------------------------------- grid and protocol
@@ -259,12 +274,12 @@ def test_several_kernels_are_their_mean_and_the_unseeing_ones_speak_for_a_fold()
 
 def test_the_grid_agrees_with_all_its_cells_and_with_a_linear_svm():
     """One width and λ against LinearSVC on the rows of a Cholesky factor; the choice against the complete grid."""
-    problem = Problem(Hinge())
+    problem = Convex(Hinge())
     rows = Rows(*(getattr(random_rows(60), name) for name in ("X", "Y", "weight")))
     rows = Rows(rows.X, (rows.Y - rows.Y.median()).sign() + (rows.Y.median() == rows.Y), rows.weight)
     fold_of, lams = folds_of(60, 3), np.array([1e-1, 1e-2, 1e-3])
-    whole = search_with(problem, KERNEL, rows, fold_of, lams, 1.0, complete=True)
-    quick = search_with(problem, KERNEL, rows, fold_of, lams, 1.0)
+    whole = problem.grid(KERNEL, rows, fold_of, lams, complete=True).alone()
+    quick = problem.grid(KERNEL, rows, fold_of, lams).alone()
     assert isinstance(quick, LossGrid)
     assert (quick.choice.gamma, quick.choice.lam) == (whole.choice.gamma, whole.choice.lam)
     i, j = 4, 1
@@ -289,7 +304,7 @@ def test_the_papers_objective_is_of_the_loss(problem):
     T = problem.labels(rows.Y)
     D1, D2 = (Rows(rows.X[part], T[part], rows.weight[part]) for part in (slice(0, 25), slice(25, 40)))
     alpha, _ = problem.solve(KERNEL.matrix(D1.X), D1.Y, D1.weight, 1e-2)
-    objective = Objective(KERNEL, D1.X, alpha, D2, problem.clip, problem)
+    objective = Objective(KERNEL, D1.X, alpha, D2, problem)
     risk, gradient = objective.gradient(KERNEL.W)
     t = KERNEL.matrix(D2.X, D1.X) @ alpha
     by_hand = (problem.losses(D2.Y, t).sum(1) * D2.weight).sum() / D2.weight.sum()
@@ -306,24 +321,26 @@ def test_the_papers_objective_is_of_the_loss(problem):
 
 
 def test_algorithm_1_lowers_the_risk_of_its_loss():
-    problem, progress = Problem(Pinball(0.8)), Progress()
+    problem, progress = Convex(Pinball(0.8)), Progress()
     rows = random_rows(150)
     tree = ARCHITECTURES["depth 2, balanced"]
-    Algorithm1(M=1, L=3, N1=40).learn(tree, rows, 1.0, np.random.default_rng(0), progress, problem)
-    steps = [event for event in progress.history if event["stage"] == "algorithm1"]
-    assert steps[-1]["best_D3"] < steps[0]["risk_D3"]
+    optimiser = Algorithm1(M=1, L=3, N1=40)
+    Threads().drive([optimiser.search(tree, rows, np.random.default_rng(0), progress, problem)])
+    steps = of_kind(progress.history, Searched)
+    assert steps[-1].best_D3 < steps[0].risk_D3
 
 
 def test_the_papers_protocol_holds_every_row_out_once():
     problem, rows = PROBLEMS["pairs, hinge"], rows_for(PROBLEMS["pairs, hinge"], 50)
-    task = Task(rows, folds_of(50, 3), np.array([1e-1, 1e-2]), problem.clip, (), problem)
+    task = Task(rows, folds_of(50, 3), np.array([1e-1, 1e-2]), PAIRS, (), problem)
     trees = [ARCHITECTURES["inhomogeneous"], ARCHITECTURES["isotropic"]]
     optimiser = Algorithm1(M=1, L=1, N1=3, N2=3, N3=1)
-    machines = kernel_per_fold(trees, optimiser, task, np.random.default_rng(0), Progress())
-    for fold, machine in enumerate(machines):
+    mean = kernel_per_fold(trees, optimiser, task, np.random.default_rng(0), Progress(), Threads())
+    assert len(mean.machines) == 3
+    for fold, machine in enumerate(mean.machines):
         assert torch.equal(machine.held_out.isfinite().all(1), torch.from_numpy(task.fold_of == fold))
         assert (machine.alpha[task.fold_of == fold] == 0).all()
-    assert held_out_average(machines).isfinite().all()
+    assert mean.held_out.isfinite().all()
 
 
 # ------------------------------------------------------------------------------------ seen by planted errors
@@ -340,14 +357,14 @@ def test_risks_with_integer_weights_are_those_of_repeated_rows():
 
 def test_predictions_are_clipped_before_a_risk():
     far = torch.full((1, 1), 5.0, dtype=torch.float64)
-    assert float(Problem(Hinge()).losses(-torch.ones(1, 1).double(), far)) == 2.0
-    assert float(Problem(Pinball(0.5)).losses(torch.zeros(1, 1).double(), far)) == 0.5
+    assert float(Convex(Hinge()).losses(-torch.ones(1, 1).double(), far)) == 2.0
+    assert float(Convex(Pinball(0.5)).losses(torch.zeros(1, 1).double(), far)) == 0.5
 
 
 def test_a_path_on_some_of_many_rows_has_the_same_c(monkeypatch):
     problem, rows = PROBLEMS["logistic"], rows_for(PROBLEMS["logistic"])
-    monkeypatch.setattr("hgk.search.problems.SOME", 20)
-    state, lams = Folds.of(problem, [(KERNEL, 1.0)], rows, folds_of(60)), np.array([1e-1, 1e-3])
+    monkeypatch.setattr(races, "SOME", 20)
+    state, lams = Folds.of(problem, KERNEL, rows, folds_of(60)), np.array([1e-1, 1e-3])
     path = state.path(0, lams, complete=True)
     some = path.alphas[0].any(1).nonzero()[:, 0]
     assert len(some) == 20
@@ -363,14 +380,14 @@ def test_a_path_on_some_of_many_rows_has_the_same_c(monkeypatch):
 
 def test_folds_count_by_their_weight():
     """In the choice of λ and in the grid: one fold of many rows, one of few."""
-    problem, rows = Problem(Pinball(0.5)), rows_for(PROBLEMS["levels"])
+    problem, rows = Convex(Pinball(0.5)), rows_for(PROBLEMS["levels"])
     fold_of, lams = np.where(np.arange(60) < 45, 0, 1), np.array([1e-1, 1e-3])
-    state, progress = Folds.of(problem, [(KERNEL, 1.0)], rows, fold_of), Progress()
+    state, progress = Folds.of(problem, KERNEL, rows, fold_of), Progress()
     sizes = [float(rows.weight[fold_of == b].sum()) for b in (0, 1)]
     choose_lams({0: state, 1: state}, lams, progress)
     whole = sum(w * state.path(b, lams, complete=True).risks for b, w in enumerate(sizes)) / sum(sizes)
-    assert progress.history[0]["risk"] == pytest.approx(float(whole.min()), rel=1e-9)
-    grid = search_with(problem, KERNEL, rows, fold_of, lams, 1.0, complete=True)
+    assert progress.history[0].risk == pytest.approx(float(whole.min()), rel=1e-9)
+    grid = problem.grid(KERNEL, rows, fold_of, lams, complete=True).alone()
     for i in (0, 5):
         K = KERNEL.with_gamma(float(grid.gammas[i])).matrix(rows.X)
         cell = Folds(problem, K, state.T, rows.weight, torch.from_numpy(fold_of))
@@ -385,25 +402,27 @@ def test_the_mean_of_lams_is_geometric():
 def test_the_gap_of_a_machine_is_the_largest_of_its_folds():
     progress, problem = Progress(), PROBLEMS["logistic"]
     choice = Choice(1.0, (1e-2,) * 3, 0.0)
-    (machine,) = train_on_folds([(KERNEL, 1.0)], problem, rows_for(problem), folds_of(60), choice, progress)
-    gaps = [event["gap"] for event in progress.history if event["stage"] == "machine"]
+    machine = problem.mean_machine([(KERNEL, 1.0)], rows_for(problem), folds_of(60), choice, progress)
+    gaps = [event.gap for event in of_kind(progress.history, Trained)]
     assert len(gaps) == 5
-    assert machine.gap == max(gaps) > gaps[-1]
+    assert machine.gap_left == max(gaps) > gaps[-1]
+    assert machine.gap == 0  # it is less than is wanted
+    assert replace(machine, gap_left=2 * FINE).gap == 2 * FINE
 
 
-def test_held_out_values_are_averaged_by_shares_where_they_are_known():
+def test_held_out_values_are_averaged_where_they_are_known():
     held_out = torch.tensor([[[1.0], [1.0], [torch.nan]], [[4.0], [torch.nan], [torch.nan]]]).double()
     X, alpha = torch.zeros(3, KERNEL.architecture.d, dtype=torch.float64), torch.zeros(3, 1, dtype=torch.float64)
-    machines = [OfLoss(KERNEL, 1.0, X, alpha, share=w, held_out=t) for w, t in zip((1.0, 2.0), held_out, strict=True)]
-    expected = torch.tensor([3.0, 1.0, torch.nan]).double()
-    assert torch.allclose(held_out_average(machines)[:, 0], expected, equal_nan=True)
+    mean = MeanOfMachines(tuple(OfLoss(KERNEL, 1.0, X, alpha, held_out=t) for t in held_out))
+    expected = torch.tensor([2.5, 1.0, torch.nan]).double()
+    assert torch.allclose(mean.held_out[:, 0], expected, equal_nan=True)
 
 
 @each_problem
-def test_a_machine_on_a_part_is_the_solution_there_and_predicts_the_rest(problem):
-    rows, part, out = rows_for(problem), torch.arange(0, 60, 2), torch.arange(1, 60, 4)
-    choice = Choice(1.0, (1e-2,) * 3, 0.0)
-    machine = train_part(KERNEL, problem, rows, choice, part, out)
+def test_a_machine_without_a_fold_is_the_solution_there_and_predicts_the_fold(problem):
+    rows, fold_of, choice = rows_for(problem), np.arange(60) % 4, Choice(1.0, (1e-2,) * 3, 0.0)
+    part, out = np.flatnonzero(fold_of != 1), np.flatnonzero(fold_of == 1)
+    machine = problem.fold_machine(KERNEL, choice, Task(rows, fold_of, np.array([1e-2]), PAIRS, (), problem), 1)
     T = problem.labels(rows.Y)
     alpha, _ = problem.solve(KERNEL.matrix(rows.X[part]), T[part], rows.weight[part], choice.lams, 1e-8)
     assert torch.allclose(machine.held_out[out], KERNEL.matrix(rows.X[out], rows.X[part]) @ alpha, atol=2e-2)
@@ -413,9 +432,9 @@ def test_a_machine_on_a_part_is_the_solution_there_and_predicts_the_rest(problem
 
 def test_levels_have_a_lam_each_and_classes_one_together():
     risks = torch.tensor([[1.0, 5.0], [2.0, 1.0], [9.0, 4.0]]).double()
-    at, risk = best_lams(Problem(Pinball(LEVELS), own_lam=True), risks)
+    at, risk = best_lams(Convex(Pinball(LEVELS), QUANTILES, own_lam=True), risks)
     assert (at.tolist(), risk) == ([0, 1], 2.0)
-    at, risk = best_lams(Problem(Hinge()), risks)
+    at, risk = best_lams(Convex(Hinge()), risks)
     assert (at.tolist(), risk) == ([1, 1], 3.0)
 
 
@@ -427,13 +446,13 @@ def naive_behind(losses, rival, weight):
     d, total = [a - b for a, b in zip(losses, rival, strict=True)], sum(weight)
     mean = sum(w * x for w, x in zip(weight, d, strict=True)) / total
     error = sum((w * (x - mean)) ** 2 for w, x in zip(weight, d, strict=True)) ** 0.5 / total
-    few = problems.FEW * sum(w**2 for w in weight) / total**2
-    return mean > problems.SURE * (1 + few) * error
+    few = races.FEW * sum(w**2 for w in weight) / total**2
+    return mean > races.SURE * (1 + few) * error
 
 
 @pytest.mark.parametrize("own_lam", [False, True])
 def test_cells_leave_the_race_when_they_are_behind_row_by_row(own_lam):
-    problem, rng = Problem(Pinball(LEVELS), own_lam=own_lam), np.random.default_rng(0)
+    problem, rng = Convex(Pinball(LEVELS), QUANTILES, own_lam=own_lam), np.random.default_rng(0)
     n, shifts = 80, np.array([0.0, 0.02, 0.1, 0.5])
     T, weight = torch.zeros(n, 3).double(), torch.from_numpy(rng.uniform(0.5, 2, n))
     losses = torch.from_numpy(np.abs(rng.standard_normal((n, 3)) + 0.2 * rng.standard_normal((4, n, 3))))
@@ -460,8 +479,8 @@ def test_rows_without_a_part_do_not_decide_a_race(name):
     """A path that ended early is infinite there, where a row of a third class has the share 0."""
     problem = PROBLEMS[name]
     rows, fold_of, lams = rows_for(problem, 90), folds_of(90, 3), lam_grid(90, 8)
-    whole = search_with(problem, KERNEL, rows, fold_of, lams, 1.0, complete=True)
-    found = search_with(problem, KERNEL, rows, fold_of, lams, 1.0)
+    whole = problem.grid(KERNEL, rows, fold_of, lams, complete=True).alone()
+    found = problem.grid(KERNEL, rows, fold_of, lams).alone()
     known = found.risks.isfinite()
     assert bool(known.any())
     assert not bool(known.all())  # some paths did end early
@@ -479,13 +498,13 @@ def test_a_grid_of_which_nothing_was_solved_has_no_best_cell():
 def test_the_race_has_the_same_winner_as_the_complete_grid_and_one_thread_as_two(name, monkeypatch):
     problem = PROBLEMS[name]
     rows, fold_of, lams = rows_for(problem, 60), folds_of(60, 3), lam_grid(60, 4)
-    monkeypatch.setattr(problems, "FEW", 10)  # so that cells do leave
-    whole = search_with(problem, KERNEL, rows, fold_of, lams, 1.0, complete=True)
+    monkeypatch.setattr(races, "FEW", 10)  # so that cells do leave
+    whole = problem.grid(KERNEL, rows, fold_of, lams, complete=True).alone()
     before, grids = torch.get_num_threads(), []
     for count in (1, 2):
         torch.set_num_threads(count)
         try:
-            grids.append(search_with(problem, KERNEL, rows, fold_of, lams, 1.0))
+            grids.append(problem.grid(KERNEL, rows, fold_of, lams).alone())
         finally:
             torch.set_num_threads(before)
     one, two = grids
@@ -501,9 +520,9 @@ def test_risks_with_the_gap_of_a_search_are_those_with_none(name, monkeypatch):
     """To a fraction of their sampling error, which is a tenth here."""
     problem = PROBLEMS[name]
     rows, fold_of, lams = rows_for(problem, 60), folds_of(60, 3), lam_grid(60, 5)
-    rough = search_with(problem, KERNEL, rows, fold_of, lams, 1.0, complete=True)
-    monkeypatch.setattr(problems, "ROUGH", 1e-9)
-    exact = search_with(problem, KERNEL, rows, fold_of, lams, 1.0, complete=True)
+    rough = problem.grid(KERNEL, rows, fold_of, lams, complete=True).alone()
+    monkeypatch.setattr(races, "ROUGH", 1e-9)
+    exact = problem.grid(KERNEL, rows, fold_of, lams, complete=True).alone()
     torch.testing.assert_close(rough.risks, exact.risks, rtol=2e-2, atol=0)
     assert float(((rough.risks - exact.risks) / exact.risks).abs().mean()) < 2e-3
 
@@ -511,15 +530,15 @@ def test_risks_with_the_gap_of_a_search_are_those_with_none(name, monkeypatch):
 def test_machines_start_from_the_search_and_end_where_they_would_have_ended():
     problem, fold_of = PROBLEMS["hinge"], folds_of(60)
     rows = rows_for(problem)
-    choice = search_with(problem, KERNEL, rows, fold_of, lam_grid(60, 5), 1.0).choice
+    choice = problem.grid(KERNEL, rows, fold_of, lam_grid(60, 5)).alone().choice
     for fold, start in choice.starts.items():
         assert (start[fold_of == fold] == 0).all()
         assert start.any()
     kernels = [(KERNEL.with_gamma(choice.gamma), 1.0)]
-    (warm,), (cold,) = (
-        train_on_folds(kernels, problem, rows, fold_of, one, Progress()) for one in (choice, replace(choice, starts={}))
+    warm, cold = (
+        problem.mean_machine(kernels, rows, fold_of, one, Progress()) for one in (choice, replace(choice, starts={}))
     )
-    assert max(warm.gap, cold.gap) <= problems.FINE
+    assert max(warm.gap_left, cold.gap_left) <= FINE
     torch.testing.assert_close(warm.held_out, cold.held_out, atol=2e-2, rtol=0)
 
 

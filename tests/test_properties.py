@@ -13,7 +13,7 @@ from sklearn.base import clone
 import hgk
 from hgk import HierarchicalKernel
 from hgk.bench.peers.hkl import HKLRegressor
-from hgk.inputs.table import Encoder, Inputs, Reader, merge_rows, split
+from hgk.inputs import Encoder, Inputs, Reader, merge_rows, split
 from strategies import attempted, columns, examples, frames, model_of, tables, targets, weights
 
 PRESETS = ["plain", "default"]
@@ -246,7 +246,7 @@ def test_any_frame_is_read_into_finite_features(X):
         columns, names = split(X)
         reader = Reader.of(columns, names)
         table = reader(columns)
-        return Inputs(reader, Encoder.of(table, np.ones(len(X)), reader))(X)
+        return Inputs(Encoder.of(table, np.ones(len(X)), reader).columns)(X)
 
     F = attempted(features)
     assert F is None or (len(F) == len(X) and np.isfinite(F).all())

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cases import ARCHITECTURES, random_kernel, random_rows
-from hgk.kernels import HierarchicalKernel, compose, pruned, two_layers, with_kinds
+from hgk.kernels import HierarchicalKernel, Oblique, Rough, Smooth, compose, pruned, two_layers, with_kinds
 
 
 def uneven(architecture, seed=0, gamma=0.8):
@@ -55,9 +55,8 @@ def test_what_is_tiny_goes_and_what_is_large_stays():
     everything = (0, 1, 2, 3, 4)
     # The third node is oblique: its map mixes the columns, so it keeps all.
     assert smaller.architecture.coordinates == ((0, 1, 3, 4), (0, 1, 2, 4), everything)
-    assert smaller.architecture.oblique == (2,)
+    assert smaller.architecture.kinds == (Smooth(), Rough(), Oblique(2))
     assert smaller.architecture.labels == ("a", "b", "c")
-    assert smaller.architecture.q == (2.0, 1.0, 2.0)
     torch.testing.assert_close(smaller.W[2], P[:1])
 
 

@@ -12,10 +12,10 @@ from hgk import HGKClassifier, HGKQuantileRegressor, HGKRegressor
 from hgk.criteria import LeaveOneOut
 from hgk.kernels import MeanKernel
 from hgk.losses import Hinge
-from hgk.machines.base import Rows, functions, train, train_on_centres, train_on_mean
+from hgk.machines import Rows, train, train_on_centres
 from hgk.progress import Progress
-from hgk.search.problems import Choice, Problem, gathered, train_on_folds
-from hgk.search.selection import Task, divide, fold_numbers
+from hgk.search import Choice, Convex, divide, fold_numbers
+from tasks import task_of
 
 N, LAM = 14, 0.02
 
@@ -82,9 +82,13 @@ def exact(rows):
 
 def on_mean(rows):
     mean = MeanKernel(tuple(kernels()), (0.25, 0.75))
+    return train(mean, rows, LAM), mean
 
-    ((_, machine),) = functions(train_on_mean(mean, rows, LAM))
-    return machine, mean
+
+def values_and_elsewhere(machine, rows, X, index):
+    """f^(-i)(x_i), and f^(-i) at X."""
+    own, elsewhere = machine.without_one(rows, index)
+    return own, elsewhere(X)
 
 
 @pytest.mark.parametrize("machine_on", [exact, on_mean])
@@ -92,7 +96,7 @@ def test_machines_without_one_and_without_two_repetitions_equal_refits(machine_o
     merged, apart, origin = counted(unit=0.5)
     machine, kernel = machine_on(merged)
     X, some = random_rows(5, seed=9).X, torch.tensor([0, 1, 2, 5, 9])
-    own, elsewhere = machine.leave_one_out(merged, X, some)
+    own, elsewhere = values_and_elsewhere(machine, merged, X, some)
     two = machine.leave_two_out(merged, some)
     first = [int((origin == i).nonzero()[0]) for i in some]
     for a, i in enumerate(first):
@@ -111,7 +115,8 @@ def test_a_machine_on_centres_without_one_repetition_equals_that_of_single_rows(
     first = torch.stack([(origin == i).nonzero()[0, 0] for i in range(N)])
     two = train_on_centres(kernel, apart, [LAM], first[:6], none, 1.0, Progress())
     X, some = random_rows(5, seed=9).X, torch.arange(N)
-    for mine, other in zip(one.leave_one_out(merged, X, some), two.leave_one_out(apart, X, first), strict=True):
+    merged_values, apart_values = values_and_elsewhere(one, merged, X, some), values_and_elsewhere(two, apart, X, first)
+    for mine, other in zip(merged_values, apart_values, strict=True):
         torch.testing.assert_close(mine, other)
     different = ~torch.eye(N, dtype=torch.bool)
     mine, other = one.leave_two_out(merged, some), two.leave_two_out(apart, first)
@@ -120,8 +125,8 @@ def test_a_machine_on_centres_without_one_repetition_equals_that_of_single_rows(
 
 def divided(rows, folds=3, seed=0):
     pieces = divide(rows.count.numpy(), folds, np.random.default_rng(seed))
-    task = Task(pieces.of(rows), pieces.fold_of, np.array([LAM]), 1.0)
-    return Task(**{**vars(task), "distinct": rows, "origin": torch.from_numpy(pieces.origin)})
+    task = task_of(pieces.of(rows), [LAM], distinct=rows, origin=torch.from_numpy(pieces.origin))
+    return replace(task, fold_of=pieces.fold_of)
 
 
 def test_fold_machines_on_distinct_rows_are_those_on_pieces():
@@ -133,8 +138,8 @@ def test_fold_machines_on_distinct_rows_are_those_on_pieces():
     X, some = random_rows(5, seed=9).X, torch.arange(N)
     torch.testing.assert_close(own(X), pieces(X))
     # leave-one-out: the mean over the repetitions of a row, wherever they are held out
-    mine, there = own.leave_one_out(merged, X, some)
-    values, elsewhere = pieces.leave_one_out(task.rows, X, torch.arange(len(task.rows)))
+    mine, there = values_and_elsewhere(own, merged, X, some)
+    values, elsewhere = values_and_elsewhere(pieces, task.rows, X, torch.arange(len(task.rows)))
     for i in range(N):
         at = task.origin == i
         share = task.rows.count[at] / task.rows.count[at].sum()
@@ -155,10 +160,10 @@ def test_a_machine_of_a_loss_on_pieces_is_gathered_on_distinct_rows():
     task = divided(merged)
     choice = Choice(1.0, (LAM,), 0.0)
     chosen = [(kernels()[0], 1.0)]
-    (machine,) = train_on_folds(chosen, Problem(Hinge()), task.rows, task.fold_of, choice, Progress(), {0: [0]})
+    machine = Convex(Hinge()).mean_machine(chosen, task.rows, task.fold_of, choice, Progress(), {0: [0]})
     values = torch.randn(machine.held_out.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     machine = replace(machine, held_out=values)  # those of pieces of one row may be equal, on the hinge's edge
-    found, X = gathered(machine, task.rows, task.origin, N), random_rows(5, seed=9).X
+    found, X = task.gathered(machine), random_rows(5, seed=9).X
     torch.testing.assert_close(found(X), machine(X))
     assert torch.equal(found.X, merged.X)
     for i in range(N):
@@ -240,9 +245,11 @@ def test_a_whole_weight_is_a_repetition_and_the_order_is_irrelevant(model):
 def test_lambda_counts_rows_as_they_were_given():
     X, y, _ = noisy(500)
     model = HGKRegressor("plain", random_state=0).fit(X, y)
-    assert len(model._rows) < 100
-    assert model._rows.size == model._rows.given == 500
+    rows = model.model_.training.rows
+    assert len(rows) < 100
+    assert rows.size == rows.given == 500
     relative = HGKRegressor("plain", random_state=0).fit(X, y, sample_weight=np.full(500, 0.37))
-    assert relative._rows.size == pytest.approx(500)  # other weights are relative
-    assert relative._rows.given == 500
+    rows = relative.model_.training.rows
+    assert rows.size == pytest.approx(500)  # other weights are relative
+    assert rows.given == 500
     np.testing.assert_allclose(relative.predict(X), model.predict(X), atol=0.05)

@@ -17,11 +17,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import confusion_matrix, r2_score, roc_auc_score
 
 from browsing import Tags, assert_quiet, forget, keys
-from hgk import Adam, HGKClassifier, HGKRegressor, HierarchicalKernel, compose, two_layers
-from hgk.insight import findings
-from hgk.machines.base import Rows, functions, loo_average, proportions, train, train_on_mean, wrong_classes
-from hgk.report import write_report
-from hgk.report.page import report, report_data
+from hgk import Adam, HGKClassifier, HGKRegressor, compose, two_layers
+from hgk.events import Chosen, GridChosen, Judged, Step, Watched, last, of_kind
+from hgk.insight import LearningRun, effect, kernel_trees, learning_curves, new_rows, pairs, verdict
+from hgk.insight.coverage import loo_interval
+from hgk.insight.fitted import kernels
+from hgk.machines import MeanOfMachines, Rows, train, wrong_classes
+from hgk.report import Section, register, registered, report, unregister, write_report
+from hgk.report.web import figure
 
 HOSTILE = "<script>alert('x')</script>&\"`${1}\\u003c"
 COLUMNS = [HOSTILE, "größe, 尺寸 🙂", "</script><b>", "plain"]
@@ -105,73 +108,71 @@ def cells(text, label):
 def test_relevance_and_trees_are_those_of_the_model(regression, data):
     relevance = data["relevance"]
     np.testing.assert_allclose(relevance["mean"], regression.feature_importances_, rtol=1e-12)
-    shares = proportions(regression.machines_)
+    shares = [share for share, _, _, _ in regression.machine_.terms]
     assert len(shares) > 1
-    np.testing.assert_allclose(shares @ np.array(relevance["machines"]), relevance["mean"], rtol=1e-9)
-    features = regression._inputs.encoder.features
-    for tree, machine, share in zip(data["trees"], regression.machines_, shares, strict=True):
-        assert (tree["share"], tree["lam"]) == pytest.approx((share, machine.lam))
-        V, w = machine.kernel.W[0].numpy(), machine.kernel.W[1].abs().tolist() if len(machine.kernel.W) > 1 else [1.0]
+    assert sum(shares) == pytest.approx(1)
+    np.testing.assert_allclose(shares @ np.array(relevance["kernels"]), relevance["mean"], rtol=1e-9)
+    features = regression.model_.inputs.encoder.features
+    for tree, (share, kernel, lam) in zip(data["trees"], kernels(regression), strict=True):
+        assert (tree["share"], tree["lam"]) == pytest.approx((share, lam))
+        V, w = kernel.W[0].numpy(), kernel.W[1].abs().tolist() if len(kernel.W) > 1 else [1.0]
         assert [node["weight"] for node in tree["layers"][0]] == pytest.approx(w)
         assert sum(node["share"] for node in tree["layers"][0]) == pytest.approx(1)
         seen = 0.0
         for edge in tree["edges"]:
-            column = data["columns"].index(tree["columns"][edge["place"]]["name"])
-            own = [V[edge["node"], f] for f, feature in enumerate(features) if feature.column == column]
-            assert edge["weight"] == pytest.approx(np.linalg.norm(own))
+            column = data["about"]["columns"].index(tree["columns"][edge["place"]]["name"])
+            weights = [V[edge["node"], f] for f, feature in enumerate(features) if feature.column == column]
+            assert edge["weight"] == pytest.approx(np.linalg.norm(weights))
             seen += edge["weight"] ** 2
         assert seen == pytest.approx((V**2).sum())
 
 
 def test_deep_trees_pass_shares_on_and_wide_ones_sum_up_the_rest(deep):
-    (tree,) = findings.trees(deep)
+    (tree,) = kernel_trees(deep)
     assert [len(layer) for layer in tree.layers] == [5, 2, 1]
     for below, above in zip(tree.layers, tree.layers[1:], strict=False):
         for i, node in enumerate(above):
             assert node.share == pytest.approx(sum(child.share for child in below if child.parent == i))
     X, y = make_friedman1(30, n_features=40, random_state=0)
-    wide = report_data(HGKRegressor("plain").fit(X, y))["trees"][0]
+    wide = embedded(report(HGKRegressor("plain").fit(X, y)))["trees"][0]
     assert wide["columns"][-1]["name"] == "25 other columns"
     assert sum(column["share"] for column in wide["columns"]) == pytest.approx(1)
     assert sum(edge["weight"] ** 2 for edge in wide["edges"]) == pytest.approx(40)
 
 
 def test_pairs_are_drawn_by_shares(regression):
-    shares, total, start = proportions(regression.machines_), np.zeros((5, 5)), 0
-    for share, machine in zip(shares, regression.machines_, strict=True):
-        nodes = len(machine.kernel.architecture.coordinates)
+    total, start = np.zeros((5, 5)), 0
+    for share, kernel, _, _ in regression.machine_.terms:
+        nodes = len(kernel.architecture.coordinates)
         for node in regression.node_importances_[start : start + nodes] / share:
             for a in range(5):
                 for b in range(5):
                     total[a, b] += share * node[a] * node[b] / node.sum()
         start += nodes
-    pairs = findings.pairs(regression)
-    np.testing.assert_allclose(pairs, total, rtol=1e-9)
-    np.testing.assert_allclose(pairs.sum(1), regression.feature_importances_, rtol=1e-9)
+    np.testing.assert_allclose(pairs(regression), total, rtol=1e-9)
+    np.testing.assert_allclose(pairs(regression).sum(1), regression.feature_importances_, rtol=1e-9)
 
 
 def test_a_plain_kernel_claims_nothing_about_columns(regression, several):
     learned, plain = report(regression), report(several)
-    assert embedded(learned)["plain"] is None
-    for figure in ("relevance", "pairs"):
-        assert f'id="{figure}"' in learned
-        assert f'id="{figure}"' not in plain
+    for name in ("relevance", "pairs"):
+        assert f'<figure id="{name}"' in learned
+        assert f'<figure id="{name}"' not in plain
     assert "The kernel is the plain Gaussian one, which weights all columns alike and tells nothing about" in plain
     assert "the plain kernel tells nothing about pairs" in plain
 
 
 def test_errors_are_the_fits_own_the_leave_one_out_one_and_that_of_a_forest(regression, data):
     X, y = table()
-    found = {(s["method"], s["basis"]): s for s in data["errors"]}
-    events = {e["stage"]: e for e in regression.history_}
-    assert found["this model", "rows set aside"]["risk"] == events["chosen"]["risk"]
-    (plain,) = [e for e in regression.history_ if e.get("candidate") == "plain"]
-    assert found["plain Gaussian SVM", "rows set aside"]["risk"] == plain["honest"]
-    loo, new = found["this model", "leave-one-out"], found["this model", "new rows"]
+    told = {(s["method"], s["basis"]): s for s in data["errors"]}
+    assert told["this model", "rows set aside"]["risk"] == last(regression.history_, Chosen).risk
+    (plain,) = [e for e in of_kind(regression.history_, Judged) if e.candidate == "plain"]
+    assert told["plain Gaussian SVM", "rows set aside"]["risk"] == plain.honest
+    loo, new = told["this model", "leave-one-out"], told["this model", "new rows"]
     assert loo["rmse"] == pytest.approx(np.sqrt(np.mean((y[:100] - regression.loo_predictions_) ** 2)))
     assert loo["r2"] == pytest.approx(r2_score(y[:100], regression.loo_predictions_))
     assert new["rmse"] == pytest.approx(np.sqrt(np.mean((y[100:] - regression.predict(X[100:])) ** 2)))
-    labels = regression._y_scaling(y[:100, None])[:, 0]  # to the last bit, since trees split between equal values
+    labels = regression.model_.target.encode(y[:100])[:, 0]  # to the last bit, since trees split between equal values
     numbers = X[:100].assign(city=X["city"][:100].map({city: i for i, city in enumerate(sorted(CITIES))})).to_numpy()
     order = np.lexsort(np.nan_to_num(numbers.astype(float), nan=np.inf).T[::-1])
     np.testing.assert_array_equal(numbers[order], regression.X_fit_)
@@ -180,28 +181,37 @@ def test_errors_are_the_fits_own_the_leave_one_out_one_and_that_of_a_forest(regr
     scaled = (numbers - (ends[1] + ends[0]) / 2) / ((ends[1] - ends[0]) / 2)
     forest.fit(scaled[order], labels[order], sample_weight=np.ones(100))
     expected = np.mean((labels[order] - forest.oob_prediction_) ** 2)
-    assert found["random forest", "out of bag"]["risk"] == pytest.approx(expected)
-    assert ("random forest", "new rows") in found
-    assert ("plain Gaussian SVM", "new rows") in found
+    assert told["random forest", "out of bag"]["risk"] == pytest.approx(expected)
+    assert ("random forest", "new rows") in told
+    assert ("plain Gaussian SVM", "new rows") in told
 
 
 def test_classes_are_told_by_the_share_that_is_wrong(binary):
     lead = re.search(r'class="lead">(.*?)</p>', report(binary))[1]
-    (event,) = [e for e in binary.history_ if e["stage"] == "grid"]
+    (event,) = of_kind(binary.history_, GridChosen)
     assert lead.startswith(
-        f"By 5-fold cross-validation this model has {event['wrong']:.1%} of the classes wrong, a mean squared error of "
-        f"{event['risk']:.4g} for labels ±1"
+        f"By 5-fold cross-validation this model has {event.wrong:.1%} of the classes wrong, a mean squared error of "
+        f"{event.risk:.4g} for labels ±1"
     )
-    assert event["rows"] == 90
+    assert event.rows == 90
     X, y = load_breast_cancer(return_X_y=True)
     model = HGKClassifier(random_state=0).fit(X[:80, :4], y[:80])
-    chosen = next(e for e in model.history_ if e["stage"] == "chosen")
+    chosen = last(model.history_, Chosen)
     lead = re.search(r'class="lead">(.*?)</p>', report(model))[1]
-    assert lead.startswith(f"On rows set aside this model has {chosen['wrong']:.1%} of the classes wrong, a mean")
+    assert lead.startswith(f"On rows set aside this model has {chosen.wrong:.1%} of the classes wrong, a mean")
     Y, t = torch.tensor([[1.0, -1, -1], [-1, 1, -1]]), torch.tensor([[0.1, 0.2, -1], [-0.5, -0.2, -0.9]])
     assert wrong_classes(t, Rows(t, Y, torch.tensor([3.0, 1.0]))) == {"wrong": 0.75}
     assert wrong_classes(t[:, :1], Rows(t, Y[:, :1], torch.tensor([3.0, 1.0]))) == {"wrong": 0.0}
     assert wrong_classes(t, Rows(t, Y / 2, torch.ones(2))) == {}
+
+
+def test_r2_of_rows_set_aside_is_relative_to_the_variance_of_all_training_rows():
+    X, y = make_friedman1(120, n_features=5, noise=0.5, random_state=0)
+    model = HGKRegressor(loss="pinball", random_state=0).fit(X, y)
+    error, (rows, _) = verdict(model), model.model_.unseen()
+    assert error["basis"] == "rows set aside"
+    assert len(rows) < len(y)
+    assert error["r2"] == pytest.approx(1 - error["rmse"] ** 2 / np.var(y))
 
 
 def test_the_captions_name_the_marks_that_are_drawn(regression, deep):
@@ -214,8 +224,8 @@ def test_the_captions_name_the_marks_that_are_drawn(regression, deep):
 
 def test_training_rows_among_new_ones_are_left_out(regression):
     X, y = table()
-    assert findings.new_rows(regression, X, y).known == 100
-    assert findings.new_rows(regression, X[100:], y[100:]).known == 0
+    assert new_rows(regression, X, y).known == 100
+    assert new_rows(regression, X[100:], y[100:]).known == 0
     text = report(regression, X[:100], y[:100])
     assert "100 were training rows and left out" in text
     assert "new rows" not in {score["basis"] for score in embedded(text)["errors"]}
@@ -223,29 +233,29 @@ def test_training_rows_among_new_ones_are_left_out(regression):
 
 def test_effects_are_means_of_predictions_with_the_column_replaced(regression, binary, data):
     X, _ = table()
-    for effect in data["effects"]:
-        name = COLUMNS[effect["column"]] if effect["column"] < 4 else "city"
-        for p in {0, len(effect["mean"][0]) - 1}:
-            value = effect["labels"][p] if effect["labels"] else effect["grid"][p]
+    for shown in data["effects"]:
+        name = COLUMNS[shown["column"]] if shown["column"] < 4 else "city"
+        for p in {0, len(shown["mean"][0]) - 1}:
+            value = shown["labels"][p] if shown["labels"] else shown["grid"][p]
             moved = X[:100].copy()
             moved[name] = np.nan if value in (None, "missing") else value
-            assert effect["mean"][0][p] == pytest.approx(regression.predict(moved).mean(), rel=1e-4)
+            assert shown["mean"][0][p] == pytest.approx(regression.predict(moved).mean(), rel=1e-4)
     assert {"missing"} < {*next(e for e in data["effects"] if e["labels"])["labels"]}
     assert [e["grid"][-1] is None for e in data["effects"] if e["name"] == "plain"] == [True]
-    effect = findings.effect(binary, 2)
+    of_third = effect(binary, 2)
     moved = binary.X_fit_.copy()
-    moved[:, 2] = effect.grid[4]
-    assert effect.mean[0, 4] == pytest.approx(binary.predict_proba(moved)[:, 1].mean())
+    moved[:, 2] = of_third.grid[4]
+    assert of_third.mean[0, 4] == pytest.approx(binary.predict_proba(moved)[:, 1].mean())
 
 
 def test_curves_and_optimism_are_those_of_the_history(regression, data):
-    adam = [e for e in regression.history_ if e["stage"] == "adam"]
+    steps = of_kind(regression.history_, Step)
     drawn = [value for run in data["learning"]["runs"] for value in run["criterion"]]
-    np.testing.assert_allclose(sorted(drawn), sorted(e["criterion"] for e in adam), rtol=1e-5)
+    np.testing.assert_allclose(sorted(drawn), sorted(e.criterion for e in steps), rtol=1e-5)
     for run in data["learning"]["runs"]:
         assert run["steps"] == list(range(1, len(run["steps"]) + 1))
-    candidates = [e for e in regression.history_ if e["stage"] == "candidate"]
-    assert [kind["honest"] for kind in data["learning"]["kinds"]] == [e["honest"] for e in candidates]
+    judged = of_kind(regression.history_, Judged)
+    assert [kind["honest"] for kind in data["learning"]["kinds"]] == [e.honest for e in judged]
     plain, *learned = data["learning"]["kinds"]
     assert plain["criterion"] is None
     assert all(kind["optimism"] == kind["honest"] - kind["criterion"] for kind in learned)
@@ -253,16 +263,18 @@ def test_curves_and_optimism_are_those_of_the_history(regression, data):
 
 def test_second_rounds_and_watched_rows_follow_each_other():
     model = HGKRegressor("plain").fit(*make_friedman1(20, random_state=0))
-    rounds = [("adam", 1, 0.5), ("adam", 2, 0.4), ("watch", 2, 0.6), ("adam", 1, 0.3), ("watch", 1, 0.5)]
-    keys = {"adam": "criterion", "watch": "risk"}
-    model.history_ = [{"stage": s, "step": n, keys[s]: v, "candidate": "maps", "fold": 0} for s, n, v in rounds]
-    (run,) = findings.learning(model).runs
-    assert run == findings.LearningRun("maps, fold 1", [1, 2, 3], [0.5, 0.4, 0.3], [2, 3], [0.6, 0.5])
+    where = {"candidate": "maps", "fold": 0}
+    steps = [Step(step=n, criterion=v, lam=1.0, **where) for n, v in ((1, 0.5), (2, 0.4), (1, 0.3))]
+    watched = [Watched(step=n, risk=v, **where) for n, v in ((2, 0.6), (1, 0.5))]
+    rounds = (*steps[:2], watched[0], steps[2], watched[1])
+    model.restore(replace(model.model_, history=rounds), None)
+    (run,) = learning_curves(model).runs
+    assert run == LearningRun("maps, fold 1", [1, 2, 3], [0.5, 0.4, 0.3], [2, 3], [0.6, 0.5])
 
 
 def test_predictions_are_leave_one_out_ones_in_the_order_given(regression, data):
     _, y = table()
-    rows, fit = data["fit"]["rows"], data["fit"]["outputs"][0]
+    rows, fit = data["predictions"]["rows"], data["predictions"]["outputs"][0]
     np.testing.assert_allclose(fit["predicted"], regression.loo_predictions_[rows], rtol=1e-5)
     np.testing.assert_allclose(fit["actual"], y[rows], rtol=1e-5)
     assert sum(fit["counts"]) == 100
@@ -273,67 +285,48 @@ def test_predictions_are_leave_one_out_ones_in_the_order_given(regression, data)
 
 def test_classes_are_counted_by_leave_one_out(binary, several):
     y = load_breast_cancer().target[:90]
-    (curve,) = embedded(report(binary))["fit"]["roc"]
+    (curve,) = embedded(report(binary))["predictions"]["roc"]
     assert curve["auc"] == pytest.approx(roc_auc_score(y, binary.loo_predictions_))
     y, text = load_iris().target[::2], report(several)
     expected = confusion_matrix(y, several.loo_predictions_.argmax(1))
     assert [[int(v) for v in line[1:]] for line in cells(text, "Confusion")] == expected.tolist()
-    for k, curve in enumerate(embedded(text)["fit"]["roc"]):
+    for k, curve in enumerate(embedded(text)["predictions"]["roc"]):
         assert curve["auc"] == pytest.approx(roc_auc_score(y == k, _loo_probability(several)[:, k]))
-    bins = embedded(text)["fit"]["calibration"]
+    bins = embedded(text)["predictions"]["calibration"]
     assert np.dot(bins["observed"], bins["rows"]) == pytest.approx((several.loo_predictions_.argmax(1) == y).sum())
 
 
 def _loo_probability(model):
-    return model._calibration().probabilities(model.loo_predictions_)
+    return model.model_.calibrated.probabilities(torch.from_numpy(model.loo_predictions_))
 
 
 @pytest.mark.parametrize("which", ["regression", "single"])
 def test_intervals_of_training_rows_are_those_of_a_machine_without_the_row(which, request):
     """f^(-i) trained from the definition (c = nλ kept, row i out of every part), then jackknife+ at x_i."""
     model = request.getfixturevalue(which)
-    rows = model._rows
+    rows, machines = model.model_.training.rows, model.machine_.parts_of()
     everything = torch.arange(len(rows))
-    t = findings.leave_two_out_average(model.machines_, rows, 1.0, everything)[0]
-    low, high = findings.loo_interval(t, rows, 0.8)
+    low, high = loo_interval(model.model_.leave_two_out(everything)[0], rows, 0.8)
     for i in (0, 17):
         rest = everything[everything != i]
-        machines = [_without(machine, share, rows, i) for share, machine in functions(model.machines_)]
-        own, elsewhere = loo_average(machines, rows[rest], 1.0, rows.X[i : i + 1])
-        r, f = (rows.Y[rest] - own)[:, 0].abs(), elsewhere[0, 0]
+        machine = MeanOfMachines(tuple(_without(machine, rows, i) for machine in machines))
+        values, elsewhere = machine.without_one(rows[rest], torch.arange(len(rest)))
+        r = (rows.Y[rest] - values.clamp(-1, 1))[:, 0].abs()
+        f = elsewhere(rows.X[i : i + 1]).clamp(-1, 1)[0, 0]
         weight = rows.weight[rest] * (rows.size / float(rows.weight.sum()))
         assert float(low[i]) == pytest.approx(-_quantile(-(f - r), weight, 0.8), abs=1e-6)
         assert float(high[i]) == pytest.approx(_quantile(f + r, weight, 0.8), abs=1e-6)
 
 
-def _without(machine, share, rows, i):
-    """The same function, c unchanged, from all rows but i."""
+def _without(machine, rows, i):
+    """The same function, c unchanged, from all rows but i; of parts, whose λ then differ, the mean."""
     rest = Rows(*(torch.cat([part[:i], part[i + 1 :]]) for part in (rows.X, rows.Y, rows.weight)))
-    kept = [part[part != i] - (part[part != i] > i).long() for part in machine.parts]
-    made = []
-    for part, old in zip(kept, machine.parts, strict=True):
+    parts = []
+    for old in machine.parts:
+        part = old[old != i] - (old[old != i] > i).long()
         lam = machine.lam * float(rows.weight[old].sum() / rest.weight[part].sum())
-        alone = isinstance(machine.whole, HierarchicalKernel)
-        found = (
-            [train(machine.kernel, rest, lam, [(part, rest.weight[part])])]
-            if alone
-            else train_on_mean(machine.whole, rest, lam)
-        )
-        made.append(functions(found)[0][1])
-    return replace(made[0], share=share) if len(made) == 1 else _Mean(made, share)
-
-
-class _Mean:
-    """The mean of machines on single parts, whose λ differ."""
-
-    levels = None
-
-    def __init__(self, machines, share):
-        self.machines, self.share = machines, share
-
-    def without_one(self, rows, some):
-        own, elsewhere = zip(*(machine.without_one(rows, some) for machine in self.machines), strict=True)
-        return sum(own) / len(own), lambda X: sum(there(X) for there in elsewhere) / len(elsewhere)
+        parts.append(train(machine.kernel, rest, lam, [(part, rest.weight[part])]))
+    return MeanOfMachines(tuple(parts))
 
 
 def _quantile(values, weight, level):
@@ -343,7 +336,7 @@ def _quantile(values, weight, level):
 
 
 def test_coverage_is_as_asked_over_training_rows_and_counted_on_new_ones(regression, data):
-    found = data["coverage"]
+    found = data["predictions"]["coverage"]
     assert (np.array(found["covered"]) > np.array(found["levels"]) - 0.02).all()  # by symmetry, up to ties, and more
     X, y = table()
     for level, share in zip(found["levels"], found["new"], strict=True):
@@ -361,7 +354,7 @@ def test_models_of_every_kind_have_a_report(binary, several, deep, tmp_path):
     assert methods == {"this model", "plain Gaussian SVM", "random forest"}
     algorithm1 = HGKRegressor("algorithm1", random_state=0).fit(*make_friedman1(60, random_state=0))
     runs = embedded(report(algorithm1))["learning"]["runs"]
-    assert runs[0]["criterion"][0] == pytest.approx(algorithm1.history_[0]["risk_D2"], rel=1e-5)
+    assert runs[0]["criterion"][0] == pytest.approx(algorithm1.history_[0].risk_D2, rel=1e-5)
 
 
 def test_what_cannot_be_reported_gets_one_sentence(regression, several, tmp_path):
@@ -397,7 +390,7 @@ def test_the_page_takes_nothing_from_the_data_as_markup_and_names_no_other_file(
     assert policy.startswith("default-src 'none';")
     raw = re.search(r'id="data">(.*?)</script>', text, re.S)[1]
     assert not set(raw) & set("<>&")
-    assert json.loads(raw)["columns"] == [*COLUMNS, "city"]
+    assert json.loads(raw)["about"]["columns"] == [*COLUMNS, "city"]
 
 
 @pytest.fixture(scope="module")
@@ -439,8 +432,8 @@ def test_every_figure_is_seen_and_reached_by_keys(which, browser, shown, request
     found = ask("[...document.querySelectorAll('figure')].map(f => f.id)")
     assert OF[which] <= set(found)
     tip = "document.getElementById('tip').textContent"
-    for figure in found:
-        svg = f"document.getElementById('{figure}').querySelector('svg')"
+    for name in found:
+        svg = f"document.getElementById('{name}').querySelector('svg')"
         width, height = ask(f"(b => [b.width, b.height])({svg}.getBoundingClientRect())")
         assert min(width, height) > 50
         assert ask(f"{svg}.tabIndex") == 0
@@ -452,6 +445,66 @@ def test_every_figure_is_seen_and_reached_by_keys(which, browser, shown, request
         assert ask(tip) == ""
     outside = "[...document.querySelectorAll('figure svg text')].filter(t => t.getBoundingClientRect().left < 0).length"
     assert ask(outside) == 0
+
+
+class Weights(Section):
+    """A section from outside the package."""
+
+    title, key = "Weights & <more>", "toy-weights"
+    draws = (("toy", "drawToy"), ("absent", "drawToy"))
+    script = """
+function drawToy(toy) {
+  const f = frame("toy", 120, "Weights of rows.", [0, toy.weights.length], wider(span([0, ...toy.weights])));
+  toy.weights.forEach((w, i) => f.point("o", "ours", f.X(i), f.Y(w), `row ${i} of ${toy.name}`));
+}
+"""
+
+    def compute(self):
+        return {"weights": self.subject.training.rows.weight[:3].tolist(), "name": HOSTILE}
+
+    def html(self):
+        return figure("toy", "Weights", "Of the first rows.")
+
+
+@pytest.fixture
+def toy():
+    register(Weights, after="Effects")
+    yield
+    unregister(Weights.title)
+
+
+def test_a_section_from_outside_is_in_its_place_with_link_html_and_data(toy, several):
+    assert [section.title for section in registered()][3:6] == ["Effects", Weights.title, "Pairs"]
+    text = report(several)
+    assert '<li><a href="#part-toy-weights">Weights &amp; &lt;more&gt;</a></li>' in text
+    assert '<section id="part-toy-weights"><h2>Weights &amp; &lt;more&gt;</h2>\n<figure id="toy">' in text
+    assert embedded(text)["toy-weights"] == {"weights": [1.0, 1.0, 1.0], "name": HOSTILE}
+
+
+def test_the_script_of_a_section_from_outside_draws(toy, browser, shown, several):
+    ask = shown(several)
+    points = ask("[...document.querySelectorAll('#toy .point')].map(p => p.dataset.text)")
+    assert points == [f"row {i} of {HOSTILE}" for i in range(3)]
+
+
+def test_sections_that_do_not_fit_get_one_sentence(several):
+    class Twin(Weights):
+        title = "Pairs"
+
+    class Reserved(Weights):
+        key = "about"
+
+    class Spoken(Weights):
+        draws = (("toy", "alert(1)"),)
+
+    for section in (Twin, Reserved):
+        with pytest.raises(ValueError, match="the report has one of this title or key; choose others"):
+            register(section)
+    with pytest.raises(ValueError, match=r"'alert\(1\)'; the name of a JavaScript function is expected"):
+        register(Spoken)
+    with pytest.raises(ValueError, match="'Nothing' was named; the report has Error, Kernel"):
+        register(Weights, after="Nothing")
+    assert Weights not in registered()
 
 
 def test_tabs_go_through_links_selects_figures_and_tables(browser, shown, regression):
@@ -476,7 +529,7 @@ def test_the_tree_says_its_weights_and_another_kernel_can_be_chosen(browser, sho
     edges = (
         "[...document.querySelectorAll('#tree path.edge')].map(e => [e.dataset.text, +e.getAttribute('stroke-width')])"
     )
-    trees = report_data(regression)["trees"]
+    trees = embedded(report(regression))["trees"]
     for chosen in (0, 1):
         ask(
             "(s => { s.value = arguments[0]; s.dispatchEvent(new Event('change')); })"

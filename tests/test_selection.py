@@ -7,27 +7,31 @@ import pytest
 import torch
 
 from cases import random_rows
+from hgk.events import ArchitectureChosen, Held, last
+from hgk.executor import Threads
 from hgk.kernels import HierarchicalKernel, inhomogeneous, isotropic, two_layers
-from hgk.machines.base import train
+from hgk.learners.paper import kernel_per_fold
+from hgk.machines import train
 from hgk.optimisers import Algorithm1
 from hgk.progress import Progress
-from hgk.search import selection
-from hgk.search.selection import (
+from hgk.search import (
+    SQUARES,
     Grid,
     GridResult,
     Task,
     fold_numbers,
     gamma_grid,
-    kernel_per_fold,
+    grids,
     lam_grid,
-    mean_grid,
-    one_kernel,
     search,
     search_all,
     three_parts,
 )
-from hgk.solvers import fold_risks, krylov
+from hgk.solvers import Krylov, krylov
+from hgk.targets import Numbers, Scaling
 from reference import machine
+
+SHORT = Algorithm1(M=1, L=1, N1=5, N2=5, N3=1)
 
 
 def test_three_parts_have_the_papers_sizes_and_cover_the_rows():
@@ -53,7 +57,7 @@ def test_grid_end_points():
 
 def task(n=90, seed=0):
     rows, rng = random_rows(n, seed=seed), np.random.default_rng(seed)
-    return Task(rows, fold_numbers(n, 5, rng), lam_grid(n), 1.0), rng
+    return Task(rows, fold_numbers(n, 5, rng), lam_grid(n), Numbers(Scaling(np.zeros(1), np.ones(1)))), rng
 
 
 def test_search_equals_refits_with_weights_and_clipping_and_scales_its_grid_by_the_data():
@@ -79,16 +83,16 @@ def test_search_equals_refits_with_weights_and_clipping_and_scales_its_grid_by_t
 @pytest.mark.parametrize("complete", [False, True])
 def test_grids_searched_together_are_each_alone(monkeypatch, complete):
     """Of different lengths, trees, folds, labels, weights and λ; one width at a time, and several."""
-    rng, grids = np.random.default_rng(0), []
+    rng, asked = np.random.default_rng(0), []
     for seed, (n, tree) in enumerate([(60, inhomogeneous(5)), (47, two_layers(5, 4)), (53, isotropic(5))]):
         rows = random_rows(n, seed=seed, weighted=True)
         kernel = HierarchicalKernel(tree, tree.start(rows.spread, rng))
         fold_of = np.where(rng.random(n) < 0.2, -1, fold_numbers(n, 3, rng))
-        grids.append(Grid(kernel, rows, fold_of, lam_grid(n, 6), 0.5, torch.float64, complete))
-    alone = search_all(grids)
+        asked.append(Grid(kernel, rows, fold_of, lam_grid(n, 6), 0.5, torch.float64, complete))
+    alone = search_all(asked)
     for stack in (1, 3 * 3 * 60**2):
-        monkeypatch.setattr(selection, "STACK", stack)
-        for found, expected in zip(selection._search_together(grids), alone, strict=True):
+        monkeypatch.setattr(grids, "STACK", stack)
+        for found, expected in zip(grids._search_together(asked), alone, strict=True):
             np.testing.assert_allclose(found.gammas, expected.gammas)
             np.testing.assert_array_equal(found.lams, expected.lams)
             assert found.resolved[found.best]
@@ -111,11 +115,11 @@ def noisy_grid(noise, seed=0, n=200):
 @pytest.mark.parametrize("widths_at_once", [1, 4])
 def test_a_problem_does_not_give_up_for_another_ones_risk(monkeypatch, widths_at_once):
     """Labels without noise next to noisy ones, whose every cell is far above the others' best."""
-    grids = [noisy_grid(0.0), noisy_grid(0.3, 1)]
-    monkeypatch.setattr(selection, "STACK", widths_at_once * 200**2)
-    each = [selection._search_together([grid])[0] for grid in grids]
-    monkeypatch.setattr(selection, "STACK", widths_at_once * 2 * 200**2)
-    for found, alone in zip(selection._search_together(grids), each, strict=True):
+    asked = [noisy_grid(0.0), noisy_grid(0.3, 1)]
+    monkeypatch.setattr(grids, "STACK", widths_at_once * 200**2)
+    each = [grids._search_together([grid])[0] for grid in asked]
+    monkeypatch.setattr(grids, "STACK", widths_at_once * 2 * 200**2)
+    for found, alone in zip(grids._search_together(asked), each, strict=True):
         assert found.best == alone.best
         assert found.risk == pytest.approx(alone.risk, rel=1e-2, abs=1e-6)
         assert found.resolved.sum() >= alone.resolved.sum()
@@ -124,49 +128,51 @@ def test_a_problem_does_not_give_up_for_another_ones_risk(monkeypatch, widths_at
 def test_widths_know_the_best_risk_of_their_own_problem(monkeypatch):
     calls = []
 
+    solve = Krylov.solve
+
     def spy(*args, known, **options):
-        found = fold_risks(*args, known=known, **options)
-        calls.append((known.reshape(2, -1).numpy(), found.risks.reshape(2, -1), found.resolved.reshape(2, -1)))
+        found = solve(*args, known=known, **options)
+        calls.append((known.reshape(2, -1).numpy(), found.risks.reshape(2, -1)))
         return found
 
-    monkeypatch.setattr(selection, "fold_risks", spy)
-    monkeypatch.setattr(selection, "STACK", 4 * 2 * 200**2)
-    selection._search_together([noisy_grid(0.0), noisy_grid(0.3, 1)])
+    monkeypatch.setattr(Krylov, "solve", spy)
+    monkeypatch.setattr(grids, "STACK", 4 * 2 * 200**2)
+    grids._search_together([noisy_grid(0.0), noisy_grid(0.3, 1)])
     best = torch.full((2,), torch.inf)
-    for known, risks, resolved in calls:
+    for known, risks in calls:
         np.testing.assert_array_equal(known, np.broadcast_to(best[:, None], known.shape))
-        best = torch.minimum(best, risks.masked_fill(~resolved, torch.inf).amin(1))
+        best = torch.minimum(best, risks.amin(1))
     assert len(calls) == 3
 
 
 def test_grids_go_together_by_likeness_and_memory(monkeypatch):
     """As on an accelerator, whose recorded steps are the same here."""
-    loads, together = [], selection._search_together
-    for module in (selection, krylov):
+    loads, together = [], grids._search_together
+    for module in (grids, krylov):
         monkeypatch.setattr(module, "accelerated", lambda x: True)
-    monkeypatch.setattr(selection, "_search_together", lambda grids: loads.append(len(grids)) or together(grids))
-    grids = [noisy_grid(0.1, seed, 100) for seed in range(5)]
-    grids[1] = replace(grids[1], clip=0.2)
-    results = search_all(grids)
+    monkeypatch.setattr(grids, "_search_together", lambda load: loads.append(len(load)) or together(load))
+    asked = [noisy_grid(0.1, seed, 100) for seed in range(5)]
+    asked[1] = replace(asked[1], clip=0.2)
+    results = search_all(asked)
     assert sorted(loads) == [1, 4]
-    for found, grid in zip(results, grids, strict=True):
+    for found, grid in zip(results, asked, strict=True):
         (alone,) = together([grid])
         np.testing.assert_allclose(found.gammas, alone.gammas)
         assert found.risk == pytest.approx(alone.risk, rel=1e-2)
     loads.clear()
     # each needs 3 x 100² + 1.5 x 5 folds x 1000 steps x 100 numbers of 4 bytes, that is 3.1 MB
     monkeypatch.setenv("HGK_MEMORY", "14M")
-    for found, before in zip(search_all(grids), results, strict=True):
+    for found, before in zip(search_all(asked), results, strict=True):
         assert found.risk == pytest.approx(before.risk, rel=1e-2)
     assert sorted(loads) == [1, 2, 2]
 
 
 def test_a_wish_to_stop_ends_all_grids_after_a_width(monkeypatch):
-    monkeypatch.setattr(selection, "STACK", 1)
+    monkeypatch.setattr(grids, "STACK", 1)
     progress = Progress()
     progress.stopped = True
-    grids = [replace(noisy_grid(0.1, seed, 60), progress=progress) for seed in range(2)]
-    for found in selection._search_together(grids):
+    asked = [replace(noisy_grid(0.1, seed, 60), progress=progress) for seed in range(2)]
+    for found in grids._search_together(asked):
         assert np.isfinite(found.risks).any(1).sum() == 1
         assert found.resolved[found.best]
 
@@ -175,7 +181,7 @@ def test_mean_grid_is_the_mean_and_chooses_only_what_every_fold_resolved():
     gammas, lams = np.array([2.0, 1.0]), np.array([0.1, 0.01])
     one = GridResult(gammas, lams, np.array([[1.0, 2.0], [0.0, 4.0]]), np.array([[1, 1], [0, 1]], dtype=bool), 3)
     two = GridResult(2 * gammas, lams, np.array([[5.0, 2.0], [0.0, 1.0]]), np.ones((2, 2), dtype=bool), 4)
-    mean = mean_grid([one, two])
+    mean = GridResult.mean([one, two])
     np.testing.assert_array_equal(mean.risks, [[3.0, 2.0], [0.0, 2.5]])
     assert mean.best == (0, 1)
     assert mean.products == 7
@@ -186,7 +192,7 @@ def test_mean_grid_is_the_mean_and_chooses_only_what_every_fold_resolved():
 def test_one_kernel_averages_the_five_fold_functions():
     job, rng = task()
     kernel = HierarchicalKernel(isotropic(5), isotropic(5).start(np.ones(5), rng))
-    mean = one_kernel(kernel, job, Progress())
+    mean = SQUARES.machine(kernel, job, Progress())
     folds = [train(mean.kernel, job.rows[torch.from_numpy(job.fold_of != b)], mean.lam) for b in range(5)]
     X = random_rows(20, seed=3).X
     torch.testing.assert_close(mean(X), torch.stack([f(X) for f in folds]).mean(0), rtol=0, atol=1e-9)
@@ -198,21 +204,23 @@ def test_the_papers_protocol_learns_per_fold_without_the_held_out_rows():
     seen = []
 
     class Spy(Algorithm1):
-        def learn(self, architecture, rows, clip, rng, progress, problem=None):
+        def search(self, architecture, rows, rng, progress, problem=SQUARES):
             seen.append((architecture, rows))
-            return super().learn(architecture, rows, clip, rng, progress, problem)
+            return super().search(architecture, rows, rng, progress, problem)
 
     architectures = [inhomogeneous(5), two_layers(5, 4)]
     progress = Progress()
-    machines = kernel_per_fold(architectures, Spy(M=1, L=1, N1=5, N2=5, N3=1), job, rng, progress)
+    spy = Spy(**{name: getattr(SHORT, name) for name in ("M", "L", "N1", "N2", "N3")})
+    machines = kernel_per_fold(architectures, spy, job, rng, progress, Threads()).machines
     assert [architecture for architecture, _ in seen] == [a for a in architectures for _ in range(5)]
     for i, (_, rows) in enumerate(seen):
         assert torch.equal(rows.X, job.rows.X[torch.from_numpy(job.fold_of != i % 5)])
     assert len(machines) == 5
     assert len({m.kernel.W[0].sum().item() for m in machines}) == 5  # each fold has its own weights
-    choice = progress.history[-1]
-    assert choice["risk"] == min(choice["risks"])
-    assert len(machines[0].kernel.W[0]) == (1 if choice["risks"][0] < choice["risks"][1] else 4)
+    choice = last(progress.history, ArchitectureChosen)
+    assert choice is progress.history[-1]
+    assert choice.risk == min(choice.risks)
+    assert len(machines[0].kernel.W[0]) == (1 if choice.risks[0] < choice.risks[1] else 4)
     # the choice, recomputed: every fold's held-out risks over the grid, averaged
     grids = []
     for b, fold_machine in enumerate(machines):
@@ -222,8 +230,8 @@ def test_the_papers_protocol_learns_per_fold_without_the_held_out_rows():
         risk = grid.risks[i, list(job.lams).index(fold_machine.lam)]
         assert risk == pytest.approx(_held_out_risk(fold_machine, job, b), rel=1e-2)
         grids.append(grid)
-    mean = mean_grid(grids)
-    assert mean.risk == pytest.approx(choice["risk"], rel=1e-2)
+    mean = GridResult.mean(grids)
+    assert mean.risk == pytest.approx(choice.risk, rel=1e-2)
     assert machines[0].lam == pytest.approx(mean.lam)
     for fold_machine, grid in zip(machines, grids, strict=True):
         assert fold_machine.kernel.gamma == pytest.approx(grid.gammas[mean.best[0]], rel=1e-3)
@@ -235,15 +243,15 @@ def test_the_papers_protocol_learns_per_fold_without_the_held_out_rows():
 def test_the_papers_protocol_averages_complete_grids(monkeypatch):
     """A cell that cannot win in one fold may win in the mean, so no fold's grid may be cut short."""
     job, rng = task()
-    asked = []
+    asked, alone = [], Grid.alone
 
-    def spy(grids):
-        asked.extend(grid.complete for grid in grids)
-        return search_all(grids)
+    def spy(grid):
+        asked.append((grid.complete, len(grid.rows)))
+        return alone(grid)
 
-    monkeypatch.setattr(selection, "search_all", spy)
-    kernel_per_fold([inhomogeneous(5)], Algorithm1(M=1, L=1, N1=5, N2=5, N3=1), job, rng, Progress())
-    assert asked == [True] * 5
+    monkeypatch.setattr(Grid, "alone", spy)
+    kernel_per_fold([inhomogeneous(5)], SHORT, job, rng, Progress(), Threads())
+    assert [complete for complete, rows in asked if rows == len(job.rows)] == [True] * 5
 
 
 def _held_out_risk(fold_machine, job, b):
@@ -253,27 +261,36 @@ def _held_out_risk(fold_machine, job, b):
 
 def test_stopped_in_the_second_architecture_the_first_is_chosen():
     job, rng = task()
-    progress = Progress(lambda e: e["stage"] == "fold" and (e["architecture"], e["fold"]) == (1, 2))
-    settings = Algorithm1(M=1, L=1, N1=5, N2=5, N3=1)
-    machines = kernel_per_fold([inhomogeneous(5), two_layers(5, 4)], settings, job, rng, progress)
-    assert len(machines) == 5
-    assert {m.kernel.architecture.depth for m in machines} == {1}
+    progress = Progress(lambda event: isinstance(event, Held) and (event.architecture, event.fold) == (1, 2))
+    mean = kernel_per_fold([inhomogeneous(5), two_layers(5, 4)], SHORT, job, rng, progress, Threads())
+    assert len(mean.machines) == 5
+    assert {machine.kernel.architecture.depth for machine in mean.machines} == {1}
     assert progress.shortened
 
 
 def test_threads_do_not_change_the_result():
-    settings = Algorithm1(M=1, L=1, N1=5, N2=5, N3=1)
     results = []
-    for n_jobs in (None, 2):
+    for workers in (1, 2):
         job, rng = task()
-        machines = kernel_per_fold([inhomogeneous(5), two_layers(5, 3)], settings, job, rng, Progress(), n_jobs)
-        results.append(torch.stack([m(job.rows.X) for m in machines]))
+        trees = [inhomogeneous(5), two_layers(5, 3)]
+        mean = kernel_per_fold(trees, SHORT, job, rng, Progress(), Threads(workers))
+        results.append(torch.stack([machine(job.rows.X) for machine in mean.machines]))
     torch.testing.assert_close(*results, rtol=0, atol=1e-10)
 
 
 def test_stopped_in_the_middle_the_folds_that_are_through_are_averaged():
     job, rng = task()
-    progress = Progress(lambda event: event["stage"] == "fold" and event["fold"] == 2)
-    machines = kernel_per_fold([inhomogeneous(5)], Algorithm1(M=1, L=1, N1=5, N2=5, N3=1), job, rng, progress)
+    progress = Progress(lambda event: isinstance(event, Held) and event.fold == 2)
+    mean = kernel_per_fold([inhomogeneous(5)], SHORT, job, rng, progress, Threads())
     assert progress.stopped
-    assert len(machines) == 3
+    assert len(mean.machines) == 3
+    X = random_rows(20, seed=3).X
+    torch.testing.assert_close(mean(X), torch.stack([machine(X) for machine in mean.machines]).mean(0))
+
+
+def test_a_fit_that_is_stopped_in_its_first_fold_has_one_machine():
+    job, rng = task()
+    progress = Progress(lambda event: isinstance(event, Held))
+    machine = kernel_per_fold([inhomogeneous(5)], SHORT, job, rng, progress, Threads())
+    assert [len(part) for part in machine.parts] == [72]
+    assert machine.parts_of() == [machine]

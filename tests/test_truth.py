@@ -17,7 +17,6 @@ from sklearn.metrics import accuracy_score, log_loss, mean_pinball_loss
 from sklearn.preprocessing import OneHotEncoder
 
 from hgk import HGKClassifier, HGKQuantileRegressor, HGKRegressor, arrays
-from hgk.insight import verdict
 from hgk.solvers import Cholesky
 
 # ------------------------------------------------------------------------- few distinct rows, noisy labels
@@ -126,7 +125,7 @@ def test_coin_flips_in_few_cells_are_not_said_to_be_predictable():
     for seed in range(24):
         rng = np.random.default_rng(seed)
         X, y = rng.integers(0, 3, (150, 2)).astype(float), rng.integers(0, 2, 150)
-        wrong.append(verdict(HGKClassifier("plain", random_state=0).fit(X, y))["wrong"])
+        wrong.append(HGKClassifier("plain", random_state=0).fit(X, y).model_.error()["wrong"])
     assert 0.46 < np.mean(wrong) < 0.56
 
 
@@ -221,11 +220,11 @@ def test_the_headline_is_the_error_on_rows_set_aside(tmp_path):
 
 
 @pytest.mark.parametrize("loss", ["least_squares", "pinball"])
-def test_a_verdict_is_near_the_error_of_new_rows(loss):
+def test_the_error_of_a_model_is_near_that_of_new_rows(loss):
     X, y = make_friedman1(700, n_features=5, noise=2.0, random_state=0)
     model = HGKRegressor(loss=loss, random_state=0).fit(X[:300], y[:300])
     new = np.mean((model.predict(X[300:]) - y[300:]) ** 2) ** 0.5
-    assert verdict(model)["rmse"] == pytest.approx(new, rel=0.15)
+    assert model.model_.error()["rmse"] == pytest.approx(new, rel=0.15)
 
 
 # --------------------------------------------------------------------------------------------- budgets and memory
@@ -276,8 +275,8 @@ def test_intervals_cover_as_asked_with_few_rows():
 def test_the_optimism_of_a_learned_kernel_is_measured_and_that_of_the_plain_one_is_none():
     X, y = make_friedman1(80, n_features=8, noise=2.0, random_state=0)
     learned, plain = (HGKRegressor(preset, random_state=0).fit(X, y) for preset in ("default", "plain"))
-    assert learned._optimism > 1
-    assert plain._optimism == 1
+    assert learned.model_.optimism > 1
+    assert plain.model_.optimism == 1
 
 
 def test_one_hot_columns_and_categories_say_the_same():

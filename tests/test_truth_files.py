@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +22,11 @@ import pytest
 import hgk
 from hgk import HGKClassifier, HGKRegressor
 from hgk.bench import datasets
-from hgk.cli import models, tables
-from hgk.insight import findings, plain_remark
+from hgk.cli import demo, tables
+from hgk.events import Refined, Watched
+from hgk.insight import learning_curves, plain_remark, scores
 from hgk.report.page import report
-from hgk.storage import ModelFileError, columnar, files
-from hgk.storage.files import printable
+from hgk.storage import STEERING, ModelFileError, columnar, describe, files, printable, schema
 
 pytest.importorskip("safetensors", reason="needs safetensors")
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -162,7 +163,7 @@ def test_the_demo_leaves_files_of_its_names_alone(call, folder, name):
 
 
 def test_a_demo_is_shown_again_in_its_folder(call, folder, monkeypatch):
-    monkeypatch.setattr(models, "_friedman", lambda n, friedman=models._friedman: friedman(160))
+    monkeypatch.setattr(demo, "friedman", lambda n, friedman=demo.friedman: friedman(160))
     for _ in range(2):
         code, _, err = call("demo", "--out", "demo", "--quiet")
         assert code == 0, err
@@ -194,7 +195,7 @@ HOSTILE = "a\x1b]0;owned\x07\x1b[2J\x9b31m\u202e[red]b[/red][/x]:bomb:"
 
 
 def assert_harmless(text):
-    found = files.STEERING.findall(text.replace("\n", ""))
+    found = STEERING.findall(text.replace("\n", ""))
     assert not found, found
 
 
@@ -238,7 +239,7 @@ def test_a_file_that_is_not_yet_verified_steers_nothing(call, folder):
     Path("newer.hgk").write_bytes(sealed(description, header, body, checksum=False))
     result = call("info", "newer.hgk")
     assert_refused(result, "written by a newer hgk")
-    assert not files.STEERING.findall(result[2].rstrip("\n"))
+    assert not STEERING.findall(result[2].rstrip("\n"))
 
 
 def test_predictions_on_a_terminal_are_escaped_and_in_a_file_as_they_are(monkeypatch, capsys, tmp_path):
@@ -377,14 +378,14 @@ def parted(blob):
 
 
 def sealed(description, header, body, checksum=True, letters=()):
-    text = description if isinstance(description, str) else json.dumps({**description, "checksum": files.BLANK})
+    text = description if isinstance(description, str) else json.dumps({**description, "checksum": schema.BLANK})
     raw = json.dumps({"__metadata__": {"hgk": text}, **header}, separators=(",", ":")).encode()
     for plain in letters:
         raw = raw.replace(plain, letters[plain])
     raw += b" " * (-len(raw) % 8)
     blob = bytearray(len(raw).to_bytes(8, "little") + raw + body)
     if checksum:
-        blob[files._digits(blob)] = files._checksum(blob).encode()
+        blob[schema.digits(blob)] = schema.checksum(blob).encode()
     return bytes(blob)
 
 
@@ -393,8 +394,8 @@ def learned():
     """A model with a history of all kinds of events, as bytes."""
     frame = houses(60)
     model = HGKRegressor(random_state=0).fit(frame[["area", "age"]], frame["price"])
-    model.history_.append({"stage": "watch", "candidate": "smooth", "step": 1, "risk": 0.5})
-    model.history_.append({"stage": "levels", "values": 2, "taken": False, "number": 0.5, "level": 0.4})
+    more = Watched(candidate="smooth", step=1, risk=0.5), Refined(values=2, taken=False, number=0.5, level=0.4)
+    model.restore(replace(model.model_, history=model.history_ + more), model.feature_names_in_)
     with tempfile.TemporaryDirectory() as folder:
         hgk.save(model, f"{folder}/m.hgk", note={"target": "price"})
         return Path(f"{folder}/m.hgk").read_bytes()
@@ -402,15 +403,15 @@ def learned():
 
 def test_millions_of_entries_are_refused_before_they_are_read(learned, tmp_path, monkeypatch):
     description, header, body = parted(learned)
-    text = json.dumps({**description, "checksum": files.BLANK})[:-1] + ', "more": [' + "[]," * 6_000_000 + "[]]}"
+    text = json.dumps({**description, "checksum": schema.BLANK})[:-1] + ', "more": [' + "[]," * 6_000_000 + "[]]}"
     path = tmp_path / "bomb.hgk"
     path.write_bytes(sealed(text, header, body))
     with pytest.raises(ModelFileError, match=r"it has .* million entries, more than any model"):
         hgk.load(path)
     path.write_bytes(sealed(description, {**header, "x": {"dtype": "F64", "shape": [[]] * 6_000_000}}, body))
     with pytest.raises(ModelFileError, match="million entries, more than any model"):
-        files.describe(path)
-    monkeypatch.setattr(files, "MOST_ENTRIES", 100_000)
+        describe(path)
+    monkeypatch.setattr(schema, "MOST_ENTRIES", 100_000)
     text = text.replace("[]," * 6_000_000, "\x01\x02" * 200_000)  # the same in other letters of JSON
     path.write_bytes(sealed(text, header, body, letters={b"\\u0001": b"\\u005b\\u005d", b"\\u0002": b"\\u002c"}))
     with pytest.raises(ModelFileError, match="million entries, more than any model"):
@@ -443,22 +444,23 @@ WRONG = [None, True, -1, 10**400, 1e308, "x", "\x1b[2J", [], [None], [["x"]], {}
 def test_a_history_of_other_types_is_refused_or_shown(learned, tmp_path):
     """What the report and ``explain`` read of the history, for every entry of it and every wrong value."""
     description, header, body = parted(learned)
-    stages = {event["stage"]: i for i, event in enumerate(description["model"]["history"])}
-    assert {"adam", "watch", "candidate", "chosen", "levels"} <= set(stages)
-    short = replaced(description, ("model", "history"), [description["model"]["history"][i] for i in stages.values()])
-    ways = [("history",), *(("history", *way) for way in leaves(short["model"]["history"]))]
+    history = description["model"]["model"]["history"]
+    kinds = {event["type"]: event for event in history}
+    assert {"Step", "Watched", "Judged", "Chosen", "Refined"} <= set(kinds)
+    short = replaced(description, ("model", "model", "history"), list(kinds.values()))
+    ways = [("history",), *(("history", *way) for way in leaves(list(kinds.values())))]
     refused, path = 0, tmp_path / "m.hgk"
     rng = np.random.default_rng(0)
     for way in ways:
         for value in [WRONG[i] for i in rng.permutation(len(WRONG))[:5]]:
-            path.write_bytes(sealed(replaced(short, ("model", *way), value), header, body))
+            path.write_bytes(sealed(replaced(short, ("model", "model", *way), value), header, body))
             try:
                 model = hgk.load(path)
             except ModelFileError:
                 refused += 1
                 continue
-            findings.learning(model)
-            findings.errors(model, compare=False)
+            learning_curves(model)
+            scores(model, compare=False)
             plain_remark(model)
     assert refused > len(ways)
 
@@ -480,16 +482,16 @@ def test_a_summary_of_other_types_is_refused_or_shown(call, learned, tmp_path):
 
 def test_a_report_of_an_altered_history_is_a_report_or_a_sentence(learned, tmp_path):
     description, header, body = parted(learned)
-    chosen = next(i for i, e in enumerate(description["model"]["history"]) if e["stage"] == "chosen")
+    chosen = next(i for i, e in enumerate(description["model"]["model"]["history"]) if e["type"] == "Chosen")
     path = tmp_path / "m.hgk"
     for way, value, works in (
         (("history", chosen, "risk"), None, True),
         (("history", chosen, "risk"), -1.0, False),
         (("history", chosen, "candidates"), "plain", False),
-        (("history", chosen), {"stage": "chosen"}, False),
+        (("history", chosen), {"type": "Chosen"}, False),
         (("history", 0, "fold"), "one", False),
     ):
-        path.write_bytes(sealed(replaced(description, ("model", *way), value), header, body))
+        path.write_bytes(sealed(replaced(description, ("model", "model", *way), value), header, body))
         if works:
             assert "<h2>Error</h2>" in report(hgk.load(path))
         else:
@@ -508,8 +510,8 @@ def test_a_report_says_the_users_words_as_they_are():
     assert "<h1>Our leave-one-out rows</h1>" in page
     for name in ("Leave-one-out", "leave-one-out area"):
         assert f'<th scope="row" data-value="{name}">{name}</th>' in page
-    assert ">said leave-one-out<" in page
-    assert ">said Leave-one-out class<" in page
+    assert ">predicted leave-one-out<" in page
+    assert ">predicted Leave-one-out class<" in page
     assert "Held-out predictions by class" in page
     assert "largest held-out errors" in page
     own = re.sub(r"<title>.*?</h1>|<t[hd].*?</t[hd]>|<h3>[Ll]eave-one-out( area)?</h3>", "", page, flags=re.DOTALL)
@@ -544,7 +546,7 @@ def ticks_of(ranges):
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 def test_ticks_are_few_in_order_and_inside_however_large_the_numbers(far):
-    parts = embedded(report(far))["coverage"]["parts"]
+    parts = embedded(report(far))["predictions"]["coverage"]["parts"]
     ranges = [[min(p["low"] for p in parts), max(p["high"] for p in parts)], [0, 1], [-3, 7], [0.1, 0.10001]]
     ranges += [[1e18, 1e18 + 256], [-1e308, 1e308], [5e-324, 1e-323], [2**53, 2**53 + 2], [1e300, 1.0000001e300]]
     for (low, high), ticks in zip(ranges, ticks_of(ranges), strict=True):
@@ -556,7 +558,7 @@ def test_ticks_are_few_in_order_and_inside_however_large_the_numbers(far):
 
 
 def test_points_far_from_zero_keep_their_distances(far):
-    (output,) = embedded(report(far))["fit"]["outputs"]
+    (output,) = embedded(report(far))["predictions"]["outputs"]
     assert len(set(output["actual"])) > 50
     assert np.ptp(output["actual"]) == pytest.approx(np.ptp(far_away()[1]), rel=1e-2)
 

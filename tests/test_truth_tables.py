@@ -13,8 +13,7 @@ import pytest
 import hgk
 from hgk import HGKClassifier, HGKRegressor
 from hgk.cli import tables
-from hgk.inputs.numerals import Marks, numbers, reading
-from hgk.inputs.table import Category, fewest_rows, split
+from hgk.inputs import Category, Marks, Settings, fewest_rows, numbers, reading, split
 
 pytest.importorskip("safetensors", reason="needs safetensors")
 pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -195,7 +194,7 @@ def test_what_only_resembles_numbers_is_not_turned_into_numbers(tmp_path, cells)
     y = np.arange(float(len(column)))
     frame = pd.DataFrame({"c": column, "x": np.sin(y)})
     model, _ = heard(lambda: plain().fit(frame, y))
-    assert model._inputs.reader.levels[0] is not None
+    assert model.model_.inputs.reader.levels[0] is not None
     read = tables.read_table(csv(tmp_path / "t.csv", frame)).frame["c"]
     assert [str(v) for v in read] == column
 
@@ -288,7 +287,7 @@ def test_what_new_rows_write_otherwise_is_refused_and_not_guessed():
     for column, cell in (("price", "7.984,90"), ("price", "€5"), ("price", "many")):
         with pytest.raises(ValueError, match=f"Column '{column}' holds text such as '{re.escape(cell)}'"):
             model.predict(frame[:3].assign(**{column: cell}))
-    assert np.isnan(model._inputs.reader(split(frame[:1].assign(price="n/a"))[0])[0, 0])
+    assert np.isnan(model.model_.inputs.reader(split(frame[:1].assign(price="n/a"))[0])[0, 0])
     number = plain().fit(frame[["x"]].assign(z=AMOUNT), AMOUNT)
     with pytest.raises(ValueError, match="holds text such as '88%'"):
         number.predict(frame[["x"]].assign(z="88%"))
@@ -326,7 +325,7 @@ def test_marks_are_kept_in_the_model_file(tmp_path):
     model, _ = heard(lambda: plain().fit(frame, AMOUNT))
     hgk.save(model, tmp_path / "m.hgk")
     loaded = hgk.load(tmp_path / "m.hgk")
-    assert loaded._inputs.reader.marks == (Marks(",", ".", "€"), None)
+    assert loaded.model_.inputs.reader.marks == {"price": Marks(",", ".", "€"), "other": Marks()}
     np.testing.assert_array_equal(loaded.predict(frame[:1]), model.predict(frame[:1]))
 
 
@@ -340,7 +339,7 @@ def test_many_cells_are_read_by_their_few_shapes():
 
 def test_categories_stay_categories_even_where_they_are_numbers():
     frame = pd.DataFrame({"c": pd.Categorical([f"{i % 4},5" for i in range(40)]), "x": np.sin(np.arange(40))})
-    assert plain().fit(frame, np.arange(40.0))._inputs.reader.levels[0] == ("0,5", "1,5", "2,5", "3,5")
+    assert plain().fit(frame, np.arange(40.0)).model_.inputs.reader.levels[0] == ("0,5", "1,5", "2,5", "3,5")
 
 
 # ---------------------------------------------------------------------------------- whole numbers beyond 2^53
@@ -421,14 +420,14 @@ def test_a_category_needs_five_rows_or_a_twentieth(rows, least):
 
 def test_rare_categories_have_no_indicator_by_weight():
     x = np.repeat([0.0, 1.0, 2.0, 3.0], [196, 4, 5, 195])
-    levels = ("a", "b", "c", "d")
-    assert Category.of(x, np.ones(400), "t", levels).codes.tolist() == [0, 2, 3]
-    assert Category.of(x, np.where(x == 1, 2.0, 1.0), "t", levels).codes.tolist() == [0, 1, 2, 3]
-    assert Category.of(x, np.full(400, 0.01), "t", levels).codes.tolist() == [0, 2, 3]  # how much, not how many
-    three = Category.of(np.repeat([0.0, 1.0, 2.0], [9, 8, 3]), np.ones(20), "t", ("a", "b", "c"))
+    four = Category("t", ("a", "b", "c", "d"))
+    assert four.learned(x, np.ones(400), Settings()).codes.tolist() == [0, 2, 3]
+    assert four.learned(x, np.where(x == 1, 2.0, 1.0), Settings()).codes.tolist() == [0, 1, 2, 3]
+    assert four.learned(x, np.full(400, 0.01), Settings()).codes.tolist() == [0, 2, 3]  # how much, not how many
+    three = Category("t", ("a", "b", "c")).learned(np.repeat([0.0, 1.0, 2.0], [9, 8, 3]), np.ones(20), Settings())
     assert three.codes.tolist() == [0, 1, 2]
-    two = Category.of(np.repeat([0.0, 1.0], [397, 3]), np.ones(400), "t", ("a", "b"))
-    assert (two.kind, np.ptp(two(np.array([0.0, 1.0, np.nan, -1.0])))) == ("rare", 0)
+    two = Category("t", ("a", "b")).learned(np.repeat([0.0, 1.0], [397, 3]), np.ones(400), Settings())
+    assert (two.idle, np.ptp(two(np.array([0.0, 1.0, np.nan, -1.0])))) == ("rare", 0)
 
 
 def test_codes_with_leading_zeros_stay_codes(call, tmp_path):
@@ -437,12 +436,12 @@ def test_codes_with_leading_zeros_stay_codes(call, tmp_path):
     y = np.where(codes == "04567", 1.0, 0.0) + 0.01 * frame["x"]
     for X in (frame, pl.DataFrame(frame.to_dict("list")), frame.to_numpy(dtype=object)):
         model, said = heard(lambda X=X: plain().fit(X, y))
-        assert model._inputs.reader.levels[0] == ("00123", "04567", "98765")
+        assert model.model_.inputs.reader.levels[0] == ("00123", "04567", "98765")
         assert any("holds codes with leading zeros such as '00123' and is taken as categories" in s for s in said)
     data, out = csv(tmp_path / "t.csv", frame.assign(y=y)), tmp_path / "m.hgk"
     code, _, err = call("fit", data, "--target", "y", "--task", "regression", "--preset", "plain", "--out", out)
     assert (code, err.count("codes with leading zeros")) == (0, 1)
-    assert hgk.load(out)._inputs.reader.levels[0] == ("00123", "04567", "98765")
+    assert hgk.load(out).model_.inputs.reader.levels[0] == ("00123", "04567", "98765")
     assert call("predict", out, data, "--out", tmp_path / "p.csv")[0] == 0
     np.testing.assert_allclose(pd.read_csv(tmp_path / "p.csv")["prediction"], hgk.load(out).predict(frame))
     assert call("fit", data, "--target", "zip", "--preset", "plain", "--out", out)[0] == 0

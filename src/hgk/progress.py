@@ -7,11 +7,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
-Event = dict[str, Any]
+from hgk.events import Event
 
 # Seconds within which a second Ctrl-C means "stop everything", whichever fit it meets: a loop over many fits
 # (a cross-validation, say) could not be left otherwise.
@@ -38,7 +39,7 @@ class Progress:
         self.through = 0  # parts of the work that are complete and can stand alone
         self._lock = threading.RLock()
 
-    def report(self, **event: Any) -> None:
+    def report(self, event: Event) -> None:
         with self._lock:  # folds may run in threads
             self.history.append(event)
             try:
@@ -61,7 +62,7 @@ class Progress:
         return self.stopped or self.deadline < float("inf")
 
     def of(self, **tags: Any) -> Progress:
-        """The same progress, with ``tags`` added to every event."""
+        """The same progress, with ``tags`` (candidate, architecture, fold) on every event."""
         return _Tagged(self, tags)
 
     def _on_interrupt(self, signum, frame) -> None:
@@ -113,33 +114,14 @@ def _wait() -> None:
 class _Tagged(Progress):
     """Everything but the tags is the parent's."""
 
-    def __init__(self, parent: Progress, tags: Event):
+    def __init__(self, parent: Progress, tags: dict[str, Any]):
         self.__dict__["parent"], self.__dict__["tags"] = parent, tags
 
-    def report(self, **event: Any) -> None:
-        self.parent.report(**self.tags, **event)
+    def report(self, event: Event) -> None:
+        self.parent.report(replace(event, **self.tags))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.parent, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self.parent, name, value)
-
-
-# ------------------------------------------------------------------------------------------- what a history tells
-
-ASIDE, FOLDS = "rows set aside", "5-fold cross-validation"
-
-
-def tried_kinds(history: Sequence[Event]) -> list[str]:
-    """The kinds of kernels that were compared on rows set aside."""
-    return [e["candidate"] for e in history if e.get("stage") == "candidate"]
-
-
-def honest_error(history: Sequence[Event]) -> tuple[str, Event] | None:
-    """How the fit judged what it chose on rows that no gradient had seen, and the event that has the risk there."""
-    found = {e["stage"]: e for e in history if e.get("stage") in ("chosen", "grid", "architecture")}
-    if "chosen" in found:
-        return ASIDE, found["chosen"]
-    event = found.get("architecture", found.get("grid"))
-    return None if event is None else (FOLDS, event)

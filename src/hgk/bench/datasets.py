@@ -28,8 +28,7 @@ import pandas as pd
 
 from hgk.arrays import available_memory, gibibytes
 from hgk.bench.protocol import as_numbers
-from hgk.storage import columnar
-from hgk.storage.files import open_regular, write_atomically
+from hgk.storage import columnar, open_regular, write_atomically
 
 ENVIRONMENT = "HGK_DATA_HOME"
 
@@ -273,8 +272,8 @@ def _embedded(name: str) -> DataSet:
     from sklearn import datasets
 
     loader, task = EMBEDDED[name]
-    found = getattr(datasets, loader)(as_frame=True)
-    return DataSet(name, found.data, scaled_labels(found.target, name), task)
+    bunch = getattr(datasets, loader)(as_frame=True)
+    return DataSet(name, bunch.data, scaled_labels(bunch.target, name), task)
 
 
 # ------------------------------------------------------------------------------------------------ where files are
@@ -331,8 +330,8 @@ def fetch(spec: Spec) -> pd.DataFrame:
     more = {} if spec.openml_target is None else {"target_column": spec.openml_target}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of retries; that a fetch failed is said in the end
-        found = fetch_openml(data_id=spec.openml, as_frame="auto", parser="liac-arff", n_retries=1, cache=False, **more)
-    return from_openml(found.data, found.target, spec)
+        bunch = fetch_openml(data_id=spec.openml, as_frame="auto", parser="liac-arff", n_retries=1, cache=False, **more)
+    return from_openml(bunch.data, bunch.target, spec)
 
 
 def from_openml(X, y, spec: Spec) -> pd.DataFrame:

@@ -23,10 +23,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from hgk.bench import published
+from hgk.bench.palette import Look, looks
 from hgk.bench.summary import Row, Summary, baseline, gain, lag, summarise
 from hgk.bench.tables import p_text, seconds_text
-from hgk.report.palette import Look, looks
-from hgk.storage.files import write_atomically
+from hgk.storage import write_atomically
 
 PAPERS_THREE = ("Ours (paper)", "RF", "DNN")
 X = np.linspace(0, 0.5, 501)

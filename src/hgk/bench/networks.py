@@ -36,7 +36,7 @@ import numpy as np
 import torch
 
 from hgk.arrays import blocks, tensor
-from hgk.optimisers.adam import one_cycle
+from hgk.optimisers.runs import one_cycle
 
 Widths = tuple[int, ...]
 Layers = list[tuple[torch.Tensor, torch.Tensor]]  # W_l and b_l: networks × inputs × outputs, networks × 1 × outputs
@@ -339,20 +339,26 @@ def choose(
     Examples
     --------
     >>> X = np.random.default_rng(0).uniform(-1, 1, (200, 2))
-    >>> found = choose(X, np.sin(3 * X[:, 0]), [(20,), (20, 20)], Schedule(epochs=30, batch=20, rate=1e-2))
-    >>> found.predict([[0.5, 0.0]]).round(1)
+    >>> average = choose(X, np.sin(3 * X[:, 0]), [(20,), (20, 20)], Schedule(epochs=30, batch=20, rate=1e-2))
+    >>> average.predict([[0.5, 0.0]]).round(1)
     array([1.])
     """
-    schedule = schedule or Schedule()
     x, t = _checked(X, y, architectures, k)
     place = torch.device(device)
     folds = Folds.cut(x.to(place), t.to(place), k, np.random.default_rng(seed))
     if entries is None:
         entries = 0 if place.type == "cpu" else SHARED
+    stacks = shared(x.shape[1], dict.fromkeys(map(tuple, architectures)), k, entries)
+    return _best(stacks, folds, schedule or Schedule(), k, seed)
+
+
+def _best(stacks: Iterable[Sequence[Widths]], folds: Folds, schedule: Schedule, k: int, seed: int) -> NetworkAverage:
+    """Train the networks of all architectures, stack by stack, and keep those with the smallest mean error."""
+    d, place = folds.X.shape[1], folds.X.device
     candidates: dict[Widths, float] = {}
     flops = 0
-    for together in shared(x.shape[1], dict.fromkeys(map(tuple, architectures)), k, entries):
-        stack = Stack.around(x.shape[1], together)
+    for together in stacks:
+        stack = Stack.around(d, together)
         theta = [stack.start(a, np.random.default_rng([seed, j, *a])) for a in together for j in range(k)]
         fold = np.tile(np.arange(k), len(together))
         trained = train(stack, torch.stack(theta).to(place), fold, folds, schedule, seed)

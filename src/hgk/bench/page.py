@@ -12,6 +12,7 @@ from statistics import fmean, median
 from typing import Any
 
 from hgk.bench import published
+from hgk.bench.palette import looks
 from hgk.bench.published import BEST, SECOND
 from hgk.bench.summary import Cell, Row, Summary, baseline, plural, summarise
 from hgk.bench.tables import (
@@ -26,7 +27,6 @@ from hgk.bench.tables import (
     ranks_note,
     times_row,
 )
-from hgk.report.palette import looks
 from hgk.report.web import assemble, colours, figure, or_none, plain_table, row_head, table, td, th, write
 
 MARK_CLASS = {BEST: "best", SECOND: "second", 0: ""}

@@ -185,13 +185,13 @@ def _machine() -> str:
 def _versions(method: str) -> dict[str, str]:
     packages = {"torch": "torch", "sklearn": "scikit-learn", "numpy": "numpy"}
     packages |= {name: name.replace("_", "-") for name in (METHODS[method].requires if method in METHODS else ())}
-    found = {"hgk": __version__, "python": platform.python_version()}
+    versions = {"hgk": __version__, "python": platform.python_version()}
     for name, package in packages.items():
         try:
-            found[name] = version(package)
+            versions[name] = version(package)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            versions[name] = "not installed"
+    return versions
 
 
 def _now() -> str:
@@ -337,7 +337,7 @@ class Cluster(Workers):
                 seen = time.monotonic() if self._threads() else seen
             except futures.CancelledError:
                 raise RunnerError(GONE) from None
-        raise RunnerError("The Dask cluster has no workers left; start some, and the same command goes on.")
+        raise RunnerError("The Dask cluster has no workers left; start some, and run the same command again to resume.")
 
     def result(self, future, run):
         if future.status == "cancelled":

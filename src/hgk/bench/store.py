@@ -122,7 +122,7 @@ class Store:
     def __init__(self, path: str | os.PathLike):
         self.path = Path(path)
         if not self.path.parent.is_dir():
-            raise StoreError(f"The folder {self.path.parent} of the store is not there; make it first.")
+            raise StoreError(f"The folder {self.path.parent} of the store does not exist; create it first.")
         if self.path.is_dir():
             raise StoreError(f"The store {self.path} is a folder; give a file, such as {self.path / 'rows.jsonl'}.")
         if self.path.exists() and not self.path.is_file():

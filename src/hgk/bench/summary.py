@@ -101,12 +101,12 @@ class Ranks:
     @property
     def groups(self) -> list[tuple[int, int]]:
         """First and last place of every longest run of methods whose average ranks lie within CD."""
-        found: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         for first, rank in enumerate(self.average):
             last = max(i for i, other in enumerate(self.average) if other - rank <= self.cd)
-            if last > first and (not found or last > found[-1][1]):
-                found.append((first, last))
-        return found
+            if last > first and (not ranges or last > ranges[-1][1]):
+                ranges.append((first, last))
+        return ranges
 
 
 @dataclass(frozen=True)
@@ -188,8 +188,8 @@ def mark_cells(cells: Mapping[str, Cell]) -> tuple[dict[str, int], bool]:
         tested &= n >= SPLITS_FOR_A_TEST
         return difference > 0 and (n < SPLITS_FOR_A_TEST or p < LEVEL)
 
-    found = {m: cell for m, cell in cells.items() if cell.n}
-    return (mark(pairwise_ranks(found), worse) if found else {}), tested
+    filled = {m: cell for m, cell in cells.items() if cell.n}
+    return (mark(pairwise_ranks(filled), worse) if filled else {}), tested
 
 
 def pairwise_ranks(cells: Mapping[str, Cell]) -> dict[str, float]:
@@ -282,12 +282,12 @@ def _cell(by_split: Mapping[int, Row], splits: set[int]) -> Cell:
 
 def _last(rows: Sequence[Row]) -> dict[Run, Row]:
     """The row that counts for each run."""
-    found: dict[Run, Row] = {}
+    latest: dict[Run, Row] = {}
     for row in rows:
         run = row["set"], row["method"], row["split"]
-        if run not in found or _failure(row) is None or _failure(found[run]) is not None:
-            found[run] = row
-    return found
+        if run not in latest or _failure(row) is None or _failure(latest[run]) is not None:
+            latest[run] = row
+    return latest
 
 
 def _cells(last: Mapping[Run, Row], sets: Sequence[str], methods: Sequence[str]) -> dict[Key, Cell]:
@@ -295,7 +295,7 @@ def _cells(last: Mapping[Run, Row], sets: Sequence[str], methods: Sequence[str])
     for (s, m, split), row in last.items():
         by_split[s, m][split] = row
     splits = {s: set().union(*(by_split[s, m] for m in methods)) for s in sets}
-    return {(s, m): _cell(found, splits[s]) for (s, m), found in by_split.items()}
+    return {(s, m): _cell(rows, splits[s]) for (s, m), rows in by_split.items()}
 
 
 def _range(values: Iterable[Any]) -> str:
@@ -330,13 +330,13 @@ def _setups(rows: Sequence[Row]) -> tuple[tuple[dict[str, str], int], ...]:
         named = dict(versions) if isinstance(versions, Mapping) else {}
         return (("where", _where(row)), *sorted((str(k), str(v)) for k, v in named.items()))
 
-    return tuple((dict(found), n) for found, n in Counter(map(setup, rows)).most_common())
+    return tuple((dict(items), n) for items, n in Counter(map(setup, rows)).most_common())
 
 
 def _ranks(sets: Sequence[str], methods: Sequence[str], cells: Mapping[Key, Cell]) -> Ranks | None:
     recorded = {m: {s for s in sets if (s, m) in cells and cells[s, m].n} for m in methods}
-    some = set().union(*recorded.values()) if recorded else set()
-    chosen = [m for m in methods if 2 * len(recorded[m]) >= len(some) > 0]
+    all_sets = set().union(*recorded.values()) if recorded else set()
+    chosen = [m for m in methods if 2 * len(recorded[m]) >= len(all_sets) > 0]
     common = tuple(s for s in sets if all(s in recorded[m] for m in chosen))
     if len(chosen) < 2 or len(common) < 2:
         return None
@@ -395,6 +395,6 @@ def summarise(rows: Iterable[Row]) -> Summary:
 def baseline(summary: Summary) -> tuple[str, dict[str, float]]:
     """What errors are divided by: the name for the axis, and the error by set."""
     if "SVM" in summary.methods:
-        own = {s: summary.cells[s, "SVM"] for s in summary.sets}
-        return "SVM", {s: cell.mean for s, cell in own.items() if cell.n}
+        cells = {s: summary.cells[s, "SVM"] for s in summary.sets}
+        return "SVM", {s: cell.mean for s, cell in cells.items() if cell.n}
     return "the paper's SVM", {s: published.ERRORS[s]["SVM"].mean for s in summary.sets if s in published.ERRORS}

@@ -29,12 +29,12 @@ RANKS_RULE = (
 
 def columns(summary: Summary) -> list[tuple[str, bool]]:
     """(name, whether published): each of our methods, its published twin beside it, then the other published ones."""
-    found: list[tuple[str, bool]] = []
+    columns: list[tuple[str, bool]] = []
     for method in summary.methods:
-        found.append((method, False))
+        columns.append((method, False))
         if method in published.TWIN:
-            found.append((published.TWIN[method], True))
-    return found + [(m, True) for m in published.METHODS if (m, True) not in found]
+            columns.append((published.TWIN[method], True))
+    return columns + [(m, True) for m in published.METHODS if (m, True) not in columns]
 
 
 def error_text(mean: float, sd: float) -> str:
@@ -59,21 +59,21 @@ def seconds_text(seconds: float) -> str:
 
 def notes(summary: Summary) -> list[str]:
     """What a reader must know of the rows behind the table: who is not in it, and what could not be used."""
-    found = []
+    notes = []
     empty = [s for s in summary.sets if not any((s, m) in summary.marks for m in summary.methods)]
     if empty:
-        found.append(f"No result of ours for {', '.join(empty)}.")
+        notes.append(f"No result of ours for {', '.join(empty)}.")
     if summary.not_run:
-        found.append(f"Not run: {', '.join(summary.not_run)}.")
+        notes.append(f"Not run: {', '.join(summary.not_run)}.")
     if summary.untested:
-        found.append(
+        notes.append(
             f"On {', '.join(summary.untested)} some marks are by the means alone: methods with fewer than "
             f"{SPLITS_FOR_A_TEST} splits in common are not tested."
         )
     if summary.superseded:
-        found.append(f"{plural(summary.superseded, 'row')} superseded by a later one for the same run.")
-    found += [f"Damaged {line}." for line in summary.damaged]
-    return found
+        notes.append(f"{plural(summary.superseded, 'row')} superseded by a later one for the same run.")
+    notes += [f"Damaged {line}." for line in summary.damaged]
+    return notes
 
 
 def ranks_note(summary: Summary) -> str:
@@ -95,7 +95,7 @@ def failures(summary: Summary) -> list[tuple[str, str, int, str]]:
 
 def missing(summary: Summary) -> list[tuple[str, str, str]]:
     """(method, number, splits and their sets) of runs that other methods have."""
-    found = []
+    lacking = []
     for m in summary.methods:
         by_splits: dict[tuple[int, ...], list[str]] = {}
         for s in summary.sets:
@@ -103,8 +103,8 @@ def missing(summary: Summary) -> list[tuple[str, str, str]]:
         parts = [f"{', '.join(map(str, splits))} of {', '.join(sets)}" for splits, sets in by_splits.items() if splits]
         if parts:
             number = sum(len(splits) * len(sets) for splits, sets in by_splits.items())
-            found.append((m, str(number), "; ".join(parts)))
-    return found
+            lacking.append((m, str(number), "; ".join(parts)))
+    return lacking
 
 
 def times_row(method: str, times: Times) -> list[str]:

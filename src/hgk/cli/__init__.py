@@ -3,8 +3,9 @@
     hgk fit | predict | explain | info | demo
     hgk bench list | run | table | figures | page
 
-Results go to standard output, notes, progress and errors to standard error. Exit codes: 0 all is well; 1 some runs of
-a bench failed; 2 what was asked for cannot be done, in one sentence; 130 Ctrl-C. ``--debug`` shows tracebacks.
+Results go to standard output; notes, progress and errors to standard error. Exit codes: 0 success; 1 some runs of a
+benchmark failed; 2 the request cannot be carried out, for a reason told in one sentence; 130 Ctrl-C. ``--debug`` shows
+tracebacks.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from hgk import __version__
-from hgk.cli import models
+from hgk.cli import demo, explain, fit, info, predict, tables
 from hgk.cli.shared import EXPECTED, Unusable
-from hgk.storage.files import printable
+from hgk.storage import printable
+
+EXPECTED.append(tables.TableError)
 
 
 class Lazy(TyperGroup):
@@ -59,15 +62,12 @@ def _without(package: str) -> typer.Typer:
 
 
 app = typer.Typer(cls=Lazy, no_args_is_help=True, pretty_exceptions_enable=False)
-app.command("fit")(models.fit)
-app.command("predict")(models.predict)
-app.command("explain")(models.explain)
-app.command("info")(models.info)
-app.command("demo")(models.demo)
+for command in (fit.fit, predict.predict, explain.explain, info.info, demo.demo):
+    app.command()(command)
 
 
 def _version(asked: bool) -> None:
-    """At once: no command is needed."""
+    """Print it at once: no command is needed."""
     if asked:
         typer.echo(__version__)
         raise typer.Exit
@@ -77,7 +77,7 @@ def _version(asked: bool) -> None:
 def root(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and end.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Kernel machines with learned hierarchical Gaussian kernels."""
@@ -85,17 +85,17 @@ def root(
 
 
 def run() -> None:
-    """The entry point: errors that are expected end in one sentence."""
+    """The entry point: an expected error ends in one sentence."""
     try:
         code = app(prog_name="hgk", standalone_mode=False)
     except typer.Abort:
         sys.stderr.write("hgk: stopped.\n")
         sys.exit(130)
-    except BrokenPipeError:  # whoever read the output has enough
+    except BrokenPipeError:  # the reader of the output has stopped reading
         _forget_output()
         sys.exit(1)
     except Exception as error:
-        if hasattr(error, "format_message"):  # the parser's own; without a command it is the help
+        if hasattr(error, "format_message"):  # the parser's own; the help, where no command was given
             sys.stderr.write(f"{printable(_usage(error), keep=chr(10))}\n")
             sys.exit(2)
         if os.environ.get("HGK_DEBUG"):
@@ -120,11 +120,11 @@ def _sentence(error: Exception) -> str:
         return said
     if isinstance(error, OSError):
         return f"{error.filename or 'A file'} cannot be used ({error.strerror or said}); check it and its rights."
-    return f"An error was met that is not foreseen ({type(error).__name__}: {said}); `hgk --debug …` shows where."
+    return f"An unexpected error occurred ({type(error).__name__}: {said}); `hgk --debug …` shows where."
 
 
 def _forget_output() -> None:
-    """What could not be written to a full disk is not tried again at the end, which would be a second message."""
+    """Do not try again at exit to write what a full disk refused: that would print a second message."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -19,7 +19,7 @@ from hgk.bench import datasets, protocol, runner, store
 from hgk.bench.methods import METHODS, Effort
 from hgk.cli.shared import EXPECTED, Force, Output, Unusable, cell, check_device, check_outputs, console, errors, say
 from hgk.report.web import is_page
-from hgk.storage.files import printable
+from hgk.storage import printable
 
 app = bench = typer.Typer(no_args_is_help=True, help="The paper's experiments: run, resume, tabulate.")
 EXPECTED.extend([datasets.DataError, runner.RunnerError, store.StoreError])
@@ -40,7 +40,7 @@ def bench_run(
     sets: Names = None,
     methods: Names = None,
     splits: Annotated[int | None, typer.Option(min=1, help="Random splits: 30, or 2 with quick.")] = None,
-    out: Annotated[Path, typer.Option(help="The store; what it has is not done again.")] = Path("rows.jsonl"),
+    out: Annotated[Path, typer.Option(help="The store; runs that it has are not repeated.")] = Path("rows.jsonl"),
     data: Annotated[Path | None, typer.Option(help="Folder of <name>.parquet; or HGK_DATA_HOME.")] = None,
     file: Annotated[Path | None, typer.Option(help="A table of your own, .parquet or .csv.")] = None,
     target: Annotated[str | None, typer.Option(help="The column of --file to predict.")] = None,
@@ -49,10 +49,10 @@ def bench_run(
     scheduler: Annotated[str | None, typer.Option(help="A Dask cluster: tcp://host:8786.")] = None,
     device: Annotated[str, typer.Option(help=f"Of methods that can use one: {DEVICES}.")] = "cpu",
     preset: Annotated[Preset, typer.Option(help="quick: two built-in sets, small sizes, minutes.")] = Preset.paper,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Do failed runs again.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Repeat failed runs.")] = False,
     force: Force = False,
 ) -> None:
-    """Do the runs that the store does not have yet: sets × splits × methods."""
+    """Run what the store does not have yet: sets × splits × methods."""
     quick = preset is Preset.quick
     if out.parent.is_dir() and not out.is_dir():  # else the store says what is wrong
         rows_at = Output("--out", out, "a store of hgk", store.is_store, by_force="add rows to it")
@@ -71,23 +71,23 @@ def bench_run(
     try:
         summary = _watched(runs, rows, workers, retry_failed)
     except KeyboardInterrupt:
-        console.print("stopped; the same command goes on where this one was")
+        console.print("stopped; the same command resumes where this one left off")
         raise typer.Exit(130) from None
     _finish(summary, runs, rows)
 
 
 def _sources(sets, data, file, target, quick) -> list[runner.Source]:
     if (file is None) != (target is None):
-        raise Unusable("Of --file and --target one was given; a table of your own needs both.")
+        raise Unusable("Only one of --file and --target was given; a table of your own needs both.")
     home = None if data is None else str(data.absolute())
     if data is not None and not data.is_dir():
-        raise Unusable(f"The data folder {data} is not there; give the folder that holds <name>.parquet.")
-    own = []
+        raise Unusable(f"The data folder {data} does not exist; give the folder that holds <name>.parquet.")
+    given = []
     if file is not None:
         name = datasets.from_file(file, target).name  # says now what is wrong with it
-        own = [runner.Source(name, file=str(file.absolute()), target=target)]
-    default = [] if own else datasets.QUICK if quick else list(datasets.SPECS)
-    return [*own, *(runner.Source(name, home) for name in _chosen(sets, datasets.known(), "data set") or default)]
+        given = [runner.Source(name, file=str(file.absolute()), target=target)]
+    default = [] if given else datasets.QUICK if quick else list(datasets.SPECS)
+    return [*given, *(runner.Source(name, home) for name in _chosen(sets, datasets.known(), "data set") or default)]
 
 
 def _methods(given: Sequence[str] | None) -> list[str]:
@@ -147,7 +147,7 @@ def _finish(summary: runner.Summary, runs, rows: store.Store) -> None:
     if summary.elsewhere:
         console.print(f"{summary.elsewhere} runs are under way in another runner")
     if earlier > 0:
-        console.print(f"{earlier} runs failed earlier and were left alone; --retry-failed does them again")
+        console.print(f"{earlier} runs failed earlier and were not repeated; --retry-failed repeats them")
     if summary.failed or earlier > 0:
         raise typer.Exit(1)
 
@@ -183,9 +183,9 @@ def bench_table(
     rows: Rows, latex: Annotated[bool, typer.Option("--latex", help="LaTeX, not Markdown.")] = False
 ) -> None:
     """Print the table of mean errors."""
-    found = _results(rows)
+    results = _results(rows)
     tables = importlib.import_module("hgk.bench.tables")
-    typer.echo(printable(tables.table_latex(found) if latex else tables.table_markdown(found), keep="\n"))
+    typer.echo(printable(tables.table_latex(results) if latex else tables.table_markdown(results), keep="\n"))
 
 
 @bench.command("figures")
@@ -195,12 +195,12 @@ def bench_figures(
     force: Force = False,
 ) -> None:
     """Draw the paper's figures."""
-    found = _results(rows)
+    results = _results(rows)
     figures = importlib.import_module("hgk.bench.figures")
     if out.is_dir():
-        places = [Output("--out", path, "a figure of hgk", figures.is_figure) for path in figures.places(found, out)]
+        places = [Output("--out", path, "a figure of hgk", figures.is_figure) for path in figures.places(results, out)]
         check_outputs(places, {"ROWS": rows}, force)
-    figures.write_figures(found, out)
+    figures.write_figures(results, out)
     say(f"figures in {out}")
 
 
@@ -211,10 +211,10 @@ def bench_page(
     force: Force = False,
 ) -> None:
     """Write one page with tables and figures."""
-    found = _results(rows)
+    results = _results(rows)
     if out.exists():
         check_outputs([Output("--out", out, "a page of hgk", is_page)], {"ROWS": rows}, force)
-    importlib.import_module("hgk.bench.page").write_page(found, out)
+    importlib.import_module("hgk.bench.page").write_page(results, out)
     say(f"page in {out}")
 
 
@@ -226,7 +226,10 @@ def _results(path: Path) -> list[store.Row]:
     if not rows:
         raise Unusable(f"The store {path} has no rows yet; fill it with `hgk bench run --out {path}`.")
     if len({row.get("preset", "paper") for row in rows}) > 1:
-        raise Unusable(f"The store {path} mixes rows of the presets quick and paper; their errors do not compare.")
+        raise Unusable(
+            f"The store {path} mixes rows of the presets quick and paper, whose errors cannot be compared; use one "
+            "store for each."
+        )
     return rows
 
 

@@ -1,25 +1,36 @@
-"""What all commands use: how to print, what may be written over, and what is expected to go wrong."""
+"""What the commands share: options, printing, which files may be overwritten, and which errors are expected."""
 
 from __future__ import annotations
 
+import json
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from hgk.arrays import device_of
-from hgk.storage import ModelFileError
-from hgk.storage.files import open_regular, printable
+from hgk.arrays import DEVICES, device_of
+from hgk.estimators import StoppedEarlyWarning
+from hgk.storage import STEERING, ModelFileError, WriteError, open_regular, printable
 
 console, errors = Console(highlight=False), Console(stderr=True, highlight=False)
 
-Force = Annotated[bool, typer.Option("--force", help="Also write over files that this command did not make.")]
+Data = Annotated[str, typer.Argument(help="CSV, Parquet, Arrow or Feather, gzipped or not; - for standard input.")]
+Decimal = Annotated[str | None, typer.Option(help="Decimal mark of a CSV, . or , ; detected if not given.")]
+Delimiter = Annotated[str | None, typer.Option(help="Delimiter of a CSV, one character or tab; detected if not given.")]
+Device = Annotated[str, typer.Option(help=f"Where to compute: {DEVICES}.")]
+Force = Annotated[bool, typer.Option("--force", help="Also overwrite files that this command did not make.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs to read.")]
+ModelFile = Annotated[Path, typer.Argument(help="A model written by `hgk fit` or hgk.save.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no notes and no progress.")]
 
 
 class Unusable(Exception):
@@ -27,11 +38,47 @@ class Unusable(Exception):
 
 
 # Errors whose message is a sentence for people; commands add theirs.
-EXPECTED: list[type[Exception]] = [Unusable, ModelFileError, MemoryError]
+EXPECTED: list[type[Exception]] = [Unusable, ModelFileError, WriteError, MemoryError]
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What the library refuses is a sentence for people, too."""
+    try:
+        yield
+    except (ValueError, TypeError, MemoryError) as error:
+        raise Unusable(" ".join(str(error).split())) from error
+
+
+@contextmanager
+def warnings_noted(notes: list[str], known: Collection[str] = ()) -> Iterator[list[str]]:
+    """Warnings become notes, except those on the columns ``known``, which have one already.
+
+    Yields the warnings that a fit was stopped early.
+    """
+    on_known = tuple(f"Column {name!r} " for name in known)
+    stopped: list[str] = []
+    with warnings.catch_warnings(record=True) as caught, refusals():
+        warnings.simplefilter("always")
+        yield stopped
+    for warning in caught:
+        text = str(warning.message)
+        notes += [] if text.startswith(on_known) else [text]
+        stopped += [text] if issubclass(warning.category, StoppedEarlyWarning) else []
+
+
+@contextmanager
+def interruptible(state: str) -> Iterator[None]:
+    """Ctrl-C ends the command; ``state`` says what has been written by then."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"hgk: stopped; {state}.", errors)
+        raise typer.Exit(130) from None
 
 
 def check_device(name: str) -> str:
-    """The device of this name; one that is not there is told before any work."""
+    """The device of this name; say before any work that it is not available."""
     try:
         return str(device_of(name))
     except ValueError as error:
@@ -39,18 +86,39 @@ def check_device(name: str) -> str:
 
 
 # -------------------------------------------------------------------------------------------------------- printing
-# Names of files and columns, classes, notes and versions are other people's: they neither steer the terminal nor are
-# they markup of Rich.
+# Names of files and columns, classes, notes and versions come from others: they must not control the terminal, nor be
+# taken for Rich's markup.
 
 
-def say(text: str, to: Console = console) -> None:
-    """A line, not broken by us."""
-    to.print(printable(text), markup=False, emoji=False, soft_wrap=True)
+def say(text: str, to: Console | None = None) -> None:
+    """Print a line without breaking it."""
+    (to or console).print(printable(text), markup=False, emoji=False, soft_wrap=True)
+
+
+def tell(notes: Iterable[str]) -> None:
+    """Print notes to standard error, each once."""
+    for note in dict.fromkeys(notes):
+        say(f"note: {note}", errors)
 
 
 def cell(text: object) -> Text:
-    """What may stand in a table of Rich."""
+    """A cell of one of Rich's tables."""
     return Text(printable(text))
+
+
+def print_json(document: Any) -> None:
+    """Print JSON, with null for NaN and infinity, and with control characters escaped."""
+    text = json.dumps(_plain(document), ensure_ascii=False)
+    typer.echo(STEERING.sub(lambda c: f"\\u{ord(c[0]):04x}", text))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(v) for v in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 # --------------------------------------------------------------------------------------------------------- writing
@@ -60,8 +128,8 @@ def cell(text: object) -> Text:
 class Output:
     """A file that a command is going to write.
 
-    ``ours`` says whether an opened file is of the kind that the command writes there, ``kind`` what that is called,
-    ``by_force`` what is done to other files if that is wanted.
+    ``ours`` tells whether an opened file is of the kind that the command writes, ``kind`` is the name of that kind, and
+    ``by_force`` says what --force does to any other file.
     """
 
     option: str
@@ -72,8 +140,8 @@ class Output:
 
 
 def check_outputs(outputs: Sequence[Output], inputs: Mapping[str, str | Path | None], force: bool) -> None:
-    """Say before the work what must not be written: over an input or another output, ever; without ``force``, over a
-    file that the command did not make."""
+    """Refuse, before any work, to overwrite an input or another output; without ``force``, also any file that the
+    command did not make."""
     taken = {name: Path(path) for name, path in inputs.items() if path is not None and str(path) != "-"}
     for output in outputs:
         _check_place(output.path)
@@ -97,7 +165,7 @@ def _check_place(path: Path) -> None:
 
 
 def _same(one: Path, other: Path) -> bool:
-    """Also by another name: a link of either kind, or another way to the folder."""
+    """Whether both are the same file, possibly through a link or another path."""
     try:
         return os.path.samefile(one, other)
     except OSError:  # one of them is not there
@@ -105,7 +173,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _is_somebodys(output: Output) -> bool:
-    """Whether something would be lost: not with an empty file, a pipe or /dev/null."""
+    """Whether something would be lost; an empty file, a pipe or /dev/null loses nothing."""
     try:
         mode = output.path.stat().st_mode
         if not stat.S_ISREG(mode):

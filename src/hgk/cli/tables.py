@@ -1,9 +1,9 @@
-"""Tables as people have them: CSV of any dialect, Parquet, Arrow, Feather, gzip, standard input.
+"""Reading and writing tables: CSV of any dialect, Parquet, Arrow, Feather, gzip, standard input.
 
-What a file is, its content says, not its name. Of a CSV, the delimiter is the one of ``, ; tab |`` that splits the
-first lines most evenly into the most cells. Which marks its numbers have is found column by column
-(:mod:`hgk.inputs.numerals`); where a column leaves that open, the others decide, or ``--decimal``, or it is asked.
-What is wrong is a :class:`TableError` of one sentence; what is odd is a note.
+The format is recognised by the content of a file, not by its name. The delimiter of a CSV is the one of ``, ; tab |``
+that splits the first lines most evenly into the most cells. Decimal and thousands marks are detected column by column
+(:mod:`hgk.inputs.numerals`); where a column is ambiguous, the other columns or ``--decimal`` decide, or the user is
+asked. Errors are a :class:`TableError` of one sentence; anything unusual is a note.
 """
 
 from __future__ import annotations
@@ -29,19 +29,17 @@ import numpy as np
 import pandas as pd
 
 from hgk.arrays import available_memory, gibibytes
-from hgk.inputs.numerals import EXACT, Marks, Reading, cut, numbers, reading
-from hgk.inputs.table import ID_ROWS, ID_SHARE, id_remark, readings, text_remark
-from hgk.storage import columnar
-from hgk.storage.files import open_regular, printable, write_atomically
+from hgk.inputs import EXACT, Marks, Reading, cut, id_remark, is_id, numbers, reading, readings, text_remark
+from hgk.storage import columnar, open_regular, printable, write_atomically
 
 DELIMITERS = ",;\t|"
 # What a CSV may hold in place of a value.
 MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "?", "-nan", "#N/A"]
-# How many times the size of a file its table may take as memory; of one that states its size, the size unpacked.
+# Memory that a table may take: times the size of its file, or times the unpacked size where the file states it.
 ROOM, COPIES = 8, 3
 # Whole numbers that a target may take and still be taken for classes.
 MANY_CLASSES = 10
-# Of tables that are written.
+# File endings that are written.
 ENDINGS = (".csv", ".csv.gz", ".parquet", ".pq", ".feather", ".arrow")
 
 
@@ -54,7 +52,7 @@ class TableError(ValueError):
 
 @dataclass
 class Table:
-    """A frame, and what was noticed on the way: notes, marks of columns read from texts, and what must be asked."""
+    """A frame, notes on its lines and columns, the marks of columns read from texts, and questions to the user."""
 
     frame: pd.DataFrame
     of_lines: list[str] = field(default_factory=list)
@@ -67,7 +65,7 @@ class Table:
         return self.notes_on(self.frame.columns)
 
     def notes_on(self, columns: Collection[str]) -> list[str]:
-        """Of the lines, and of those columns that will be used."""
+        """The notes on the lines, and on these columns."""
         return [*self.of_lines, *(note for name, note in self.of_columns.items() if name in set(columns))]
 
     def check(self, columns: Collection[str]) -> None:
@@ -197,10 +195,36 @@ def _csv(
     as_text: Collection[str],
     marks: Mapping[str, Marks],
 ) -> Table:
+    given = _given_delimiter(delimiter)
+    delimiter, first_rows = _first_rows(text, name, given)
+    decimal = _given_decimal(decimal, given)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = _parsed(text, delimiter, dtype={c: str for c in first_rows[0] if c.strip() in as_text})
+            _refuse_duplicates(list(frame.columns), name)
+            hint = decimal or _proven(frame, first_rows, as_text)
+            doubtful = _doubtful(frame, text, delimiter, hint, marks) - set(as_text)
+            places = [i for i, c in enumerate(frame.columns) if c in doubtful]
+            written = _parsed(text, delimiter, dtype=str, usecols=places) if places else frame[[]]
+    except TableError:
+        raise
+    except (pd.errors.ParserWarning, ValueError, OverflowError) as error:  # pandas' errors are ValueErrors
+        raise TableError(
+            f"{name} is no even table with the delimiter {delimiter!r} ({_one_line(error)}); correct that line, or "
+            "give --delimiter."
+        ) from error
+    table = Table(frame, _short_rows(text, first_rows, delimiter))
+    texts = _texts(frame, as_text) | _texts(written, ())
+    _read_texts(table, texts, marks, hint, bool(decimal), silent=True)
+    return table
+
+
+def _first_rows(text: str, name: str, delimiter: str | None) -> tuple[str, list[list[str]]]:
+    """The delimiter, and the cells of the first lines, of which the first must hold names."""
     sample = _beginning(text)
     try:
-        given = _given_delimiter(delimiter)
-        delimiter = given or guess_delimiter(sample)
+        delimiter = delimiter or guess_delimiter(sample)
         rows = [row for row in csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter) if any(row)]
     except csv.Error as error:
         raise TableError(f"{name} is no CSV ({_one_line(error)}); correct it, or save it as Parquet.") from error
@@ -210,36 +234,16 @@ def _csv(
     _refuse_duplicates([n for n in names if n], name)
     if all(re.fullmatch(NUMBER, cell) for cell in names):
         raise TableError(f"The first line of {name} holds numbers only; give a first line with the columns' names.")
-    decimal = _given_decimal(decimal, given)
+    return delimiter, rows
 
-    def read(**options: Any) -> pd.DataFrame:
-        found = pd.read_csv(
-            io.StringIO(text), sep=delimiter, index_col=False, skipinitialspace=True, keep_default_na=False,
-            na_values=MISSING, low_memory=False, **options,
-        )  # fmt: skip
-        found.columns = pd.Index([str(c).strip() for c in found.columns])
-        return found
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = read(dtype={c: str for c in rows[0] if c.strip() in as_text})
-            _refuse_duplicates(list(frame.columns), name)
-            hint = decimal or _proven(frame, rows, as_text)
-            doubtful = _doubtful(frame, text, delimiter, hint, marks) - set(as_text)
-            places = [i for i, c in enumerate(frame.columns) if c in doubtful]
-            written = read(dtype=str, usecols=places) if places else frame[[]]
-    except TableError:
-        raise
-    except (pd.errors.ParserWarning, ValueError, OverflowError) as error:  # pandas' errors are ValueErrors
-        raise TableError(
-            f"{name} is no even table with the delimiter {delimiter!r} ({_one_line(error)}); correct that line, or "
-            "give --delimiter."
-        ) from error
-    table = Table(frame, _short_rows(text, rows, delimiter))
-    texts = _texts(frame, as_text) | _texts(written, ())
-    _read_texts(table, texts, marks, hint, bool(decimal), silent=True)
-    return table
+def _parsed(text: str, delimiter: str, **options: Any) -> pd.DataFrame:
+    frame = pd.read_csv(
+        io.StringIO(text), sep=delimiter, index_col=False, skipinitialspace=True, keep_default_na=False,
+        na_values=MISSING, low_memory=False, **options,
+    )  # fmt: skip
+    frame.columns = pd.Index([str(c).strip() for c in frame.columns])
+    return frame
 
 
 def _proven(frame: pd.DataFrame, rows: Sequence[Sequence[str]], as_text: Collection[str]) -> str:
@@ -247,31 +251,31 @@ def _proven(frame: pd.DataFrame, rows: Sequence[Sequence[str]], as_text: Collect
     width = len(frame.columns)
     columns = list(zip(*(row for row in rows[1:] if len(row) == width), strict=True)) or [()] * width
     cells = [list(c) for name, c in zip(frame.columns, columns, strict=True) if name not in as_text]
-    found = {r.proven for r in readings(cells) if r is not None}
-    # a dot is the decimal mark by default; it is proven where it cannot be one of thousands
-    found |= {"."} if any(re.fullmatch(DOTTED, cell.strip()) for c in cells for cell in c) else set()
-    return next(iter(found - {""})) if len(found - {""}) == 1 else ""
+    proven = {r.proven for r in readings(cells) if r is not None and r.proven}
+    # a dot is the decimal mark by default; it is proven where it cannot be a thousands mark
+    proven |= {"."} if any(re.fullmatch(DOTTED, cell.strip()) for c in cells for cell in c) else set()
+    return proven.pop() if len(proven) == 1 else ""
 
 
 def _doubtful(frame: pd.DataFrame, text: str, delimiter: str, hint: str, marks: Mapping[str, Marks]) -> set[str]:
-    """Columns of numbers that pandas may have misread, and that are to be looked at as texts.
+    """Columns of numbers that pandas may have misread, and that must be looked at as texts.
 
-    Codes with leading zeros; whole numbers beyond 2^53, which missing cells turn into floats; numbers with a dot that
-    may be one of thousands, by their shape or since the decimal mark of other columns, or of the column when it was
-    fitted, is a comma.
+    Codes with leading zeros; whole numbers beyond 2^53, which missing cells turn into floats; numbers whose dot may be
+    a thousands mark, judging by their shape, or because the decimal mark of other columns, or of this column in the
+    training table, is a comma.
     """
     numeric = [c for c in frame.columns if frame[c].dtype.kind in "iuf"]
     whole = {c for c in numeric if frame[c].dropna().mod(1).eq(0).all()}
     padded = re.search(rf"(?:^|[{re.escape(delimiter)}\"])[ \t]*0\d", text, re.MULTILINE) is not None
-    found = whole if padded else {c for c in whole if frame[c].dtype.kind == "f" and frame[c].abs().max() >= EXACT}
     floats = {c for c in numeric if frame[c].dtype.kind == "f"}
-    found |= {c for c in frame.columns if frame[c].dtype.kind == "O" and not _is_text(frame[c])} if padded else set()
-    found |= {c for c in floats if not hint and _like_thousands(frame[c].dropna().to_numpy())}
-    return found | {c for c in floats if "," in (hint, getattr(marks.get(c), "decimal", ""))}
+    doubtful = whole if padded else {c for c in whole & floats if frame[c].abs().max() >= EXACT}
+    doubtful |= {c for c in frame.columns if frame[c].dtype.kind == "O" and not _is_text(frame[c])} if padded else set()
+    doubtful |= {c for c in floats if not hint and _like_thousands(frame[c].dropna().to_numpy())}
+    return doubtful | {c for c in floats if "," in (hint, getattr(marks.get(c), "decimal", ""))}
 
 
 def _like_thousands(x: np.ndarray) -> bool:
-    """Whether numbers with up to three decimals stand beside whole ones below 1000, as 6.511 beside 863 does."""
+    """Whether there are numbers with up to three decimals and whole ones below 1000, such as 6.511 and 863."""
     if not np.isfinite(x).all():
         return False
     whole = x % 1 == 0
@@ -280,14 +284,14 @@ def _like_thousands(x: np.ndarray) -> bool:
     return bool(whole.any() and fits.any() and fits.all() and (np.abs(x[whole]) < 1000).all())
 
 
-# What a line of names does not consist of, and a number with a dot that is no mark of thousands.
+# A number, of which a line of names does not consist, and one whose dot cannot be a thousands mark.
 NUMBER = r"\s*[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?\s*"
 DOTTED = r"[-+]?(?:0\.\d+|\d{4,}\.\d+|\d*\.(?:\d{1,2}|\d{4,}))(?:[eE][-+]?\d+)?"
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Of a column, as texts, None where they are missing; they take memory only while somebody looks at them."""
+    """The cells of a column as texts, None where missing; made anew in each pass, so that they take no memory."""
 
     column: pd.Series
 
@@ -314,19 +318,19 @@ def _read_texts(
     asked: bool,
     silent: bool,
 ) -> None:
-    """Texts become numbers where they are some. ``asked``: the user has said what the decimal mark is, so that nobody
-    need be told. ``silent``: nor where a mark for decimals is all that they have."""
-    found = readings(list(texts.values()), hint)
-    for (name, column), r in zip(texts.items(), cast(list[Reading], found), strict=True):
+    """Replace columns of texts that are numbers by numbers.
+
+    ``asked``: the user has given the decimal mark, so no note on it is needed. ``silent``: nor is one where a decimal
+    mark is all that was found.
+    """
+    for (name, column), r in zip(texts.items(), cast(list[Reading], readings(list(texts.values()), hint)), strict=True):
         cells = list(column)
         if name in marks:
             r = _as_fitted(cells, marks[name], r, hint)
         r = replace(r, borrowed=r.borrowed and not asked)
         numeric = not _is_text(table.frame[name])
-        if numeric and not (
-            r.padded or r.merged or r.unclear or (r.marks and "," in (r.marks.decimal, r.marks.thousands))
-        ):
-            continue  # pandas has read it rightly
+        if numeric and _read_rightly(r):
+            continue
         if r.unclear:
             table.unclear[name] = r.question(f"Column {name!r}", "give --decimal . or --decimal ,")
         if r.marks is not None:
@@ -335,23 +339,29 @@ def _read_texts(
         elif numeric:
             table.frame[name] = pd.Series(cells, dtype=object, index=table.frame.index)
         plain = r.marks is not None and r.lacking is None and not r.borrowed and replace(r.marks, decimal="") == Marks()
-        note = "" if plain and (silent or name in marks) else _note(name, r, cells)
-        table.of_columns |= {name: note} if note else {}
+        if not (plain and (silent or name in marks)) and (note := _note(name, r, cells)):
+            table.of_columns[name] = note
 
 
-def _as_fitted(cells: Sequence[str | None], fitted: Marks, found: Reading, hint: str) -> Reading:
-    """By the marks of the column that a model was fitted on, if they allow all cells and no other column objects.
+def _read_rightly(r: Reading) -> bool:
+    """Whether pandas reads numbers that are written like this."""
+    comma = r.marks is not None and "," in (r.marks.decimal, r.marks.thousands)
+    return not (r.padded or r.merged or r.unclear or comma)
+
+
+def _as_fitted(cells: Sequence[str | None], fitted: Marks, r: Reading, hint: str) -> Reading:
+    """By the marks of the training table's column, if they allow all cells and no other column contradicts.
 
     Numbers of another unit stay texts, which the model then refuses.
     """
-    if found.marks is not None and _of_another_unit(found.marks, fitted):
+    if r.marks is not None and _of_another_unit(r.marks, fitted):
         return Reading()
-    if found.proven or (hint and fitted.decimal and hint != fitted.decimal) or numbers(cells, fitted)[1]:
-        return found
+    if r.proven or (hint and fitted.decimal and hint != fitted.decimal) or numbers(cells, fitted)[1]:
+        return r
     dotted = next((c for c in cells if c is not None and "." in c), None)
     if dotted is not None and fitted.decimal == "," and not fitted.thousands and not hint:
         return Reading(such=dotted, unclear="in which '.' may mark thousands or decimals")
-    return replace(found, marks=fitted, unclear="", padded=False)
+    return replace(r, marks=fitted, unclear="", padded=False)
 
 
 def _of_another_unit(marks: Marks, fitted: Marks) -> bool:
@@ -377,25 +387,24 @@ def _note(name: str, r: Reading, cells: Sequence[str | None]) -> str:
         return said
     present = np.array([c for c in cells if c is not None], dtype=object)
     distinct = len(set(present))
-    is_id = len(present) >= ID_ROWS and distinct > ID_SHARE * len(present)
-    said = text_remark(name, present) or (id_remark(name, distinct) if is_id else said)
+    said = text_remark(name, present) or (id_remark(name, distinct) if is_id(distinct, len(present)) else said)
     return said.replace("leave it out", "leave it out with --drop")
 
 
 def _beginning(text: str, lines: int = 20, least: int = 65536, most: int = 2**23) -> str:
-    """The first lines, whole ones: wide tables have long ones."""
+    """The first lines, whole ones: those of wide tables are long."""
     end = -1
     for _ in range(lines):
-        found = text.find("\n", end + 1, most)
-        if found < 0:
+        newline = text.find("\n", end + 1, most)
+        if newline < 0:
             break
-        end = found
+        end = newline
     end = max(end, text.rfind("\n", 0, least))
     return text[: end + 1] if end >= 0 and len(text) > least else text[:most]
 
 
 def _short_rows(text: str, rows: Sequence[Sequence[str]], delimiter: str) -> list[str]:
-    """A note on lines with fewer cells than names: among the first, and the last, where a copy may be cut off."""
+    """A note on lines with fewer cells than names: among the first ones, and the last, where a copy may be cut off."""
     line = re.split(r"[\r\n]", text[-65536:].rstrip("\r\n"))[-1]
     last = next(csv.reader([line], delimiter=delimiter), [])
     width = len(rows[0])
@@ -418,10 +427,10 @@ def _given_decimal(decimal: str | None, delimiter: str | None) -> str | None:
 
 def _given_delimiter(delimiter: str | None) -> str | None:
     named = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
-    found = named.get(delimiter or "", delimiter)
-    if found is not None and (len(found) != 1 or found in '\r\n"'):
+    character = named.get(delimiter or "", delimiter)
+    if character is not None and (len(character) != 1 or character in '\r\n"'):
         raise TableError(f"--delimiter {delimiter!r} was given; one character is expected, or tab.")
-    return found
+    return character
 
 
 def guess_delimiter(sample: str) -> str:
@@ -468,13 +477,13 @@ def column(frame: pd.DataFrame, name: str, what: str) -> str:
 def _instead(names: Sequence[str], known: Sequence[str]) -> str:
     folded = {str(k).casefold(): str(k) for k in known}
     close = [folded[c] for n in names for c in difflib.get_close_matches(n.casefold(), list(folded), 3, 0.6)]
-    some = ", ".join(map(repr, dict.fromkeys(close))) or ", ".join(repr(str(k)) for k in known[:8])
-    more = " …" if not close and len(known) > 8 else ""
-    return f"did you mean {some}" if close else f"the columns are {some}{more}"
+    if close:
+        return f"did you mean {', '.join(map(repr, dict.fromkeys(close)))}"
+    return f"the columns are {', '.join(repr(str(k)) for k in known[:8])}{' …' if len(known) > 8 else ''}"
 
 
 def select(frame: pd.DataFrame, names: Sequence[str] | None, count: int) -> pd.DataFrame:
-    """The columns that a model was fitted on, in its order; others are left aside."""
+    """The columns that a model was fitted on, in its order; others are ignored."""
     if names is None:
         if frame.shape[1] != count:
             raise TableError(
@@ -505,13 +514,19 @@ def target_of(column: pd.Series, task: str = "auto") -> Target:
     if not len(cells):
         raise TableError(f"The target {name!r} has no values; give a column with labels.")
     _refuse_stray(name, cells)
-    numbers = _numbers(cells)
-    distinct = len(pd.unique(cells))
-    many = distinct > len(cells) / 2 and distinct > MANY_CLASSES
+    numbers, distinct = _numbers(cells), len(pd.unique(cells))
     if task == "auto":
         classes, reason = _decide(name, cells, numbers, distinct)
     else:
         classes, reason = task == "classification", f"{task}, as asked"
+    _check_target(name, cells, numbers, distinct, classes)
+    y = _classes(cells, numbers, distinct) if classes else np.asarray(numbers, dtype=float)
+    return Target(y, classes, reason, present)
+
+
+def _check_target(name: str, cells: pd.Series, numbers: np.ndarray | None, distinct: int, classes: bool) -> None:
+    """Refuse texts for regression, and too few or too many classes."""
+    many = distinct > len(cells) / 2 and distinct > MANY_CLASSES
     if not classes and numbers is None:
         odd = next((v for v in cells if not isinstance(v, int | float | np.number)), cells.iloc[0])
         advice = "another target, or turn it into numbers" if many else "--task classification"
@@ -524,24 +539,26 @@ def target_of(column: pd.Series, task: str = "auto") -> Target:
             f"The target {name!r} has {distinct} different values in {len(cells)} rows, too many for classes; give "
             f"{advice}."
         )
-    if classes and (numbers is None or cells.dtype == bool):
-        return Target(cells.astype(str).to_numpy(dtype=object), True, reason, present)
-    if classes and pd.api.types.is_integer_dtype(cells.dtype):  # beyond 2^53 floats would merge them
-        return Target(cells.to_numpy(dtype=np.uint64 if cells.max() >= 2**63 else np.int64), True, reason, present)
-    y = np.asarray(numbers, dtype=float)
-    if classes and len(np.unique(y)) < distinct:  # no integer type holds them
-        return Target(cells.astype(str).to_numpy(dtype=object), True, reason, present)
-    exact = classes and bool((np.abs(y) < 2**53).all() and (y % 1 == 0).all())
-    return Target(y.astype(np.int64) if exact else y, classes, reason, present)
+
+
+def _classes(cells: pd.Series, numbers: np.ndarray | None, distinct: int) -> np.ndarray:
+    """Integers where a type holds all of them apart, floats where they are not whole, else texts."""
+    if numbers is not None and cells.dtype != bool:
+        if pd.api.types.is_integer_dtype(cells.dtype):  # beyond 2^53 floats would merge them
+            return cells.to_numpy(dtype=np.uint64 if cells.max() >= 2**63 else np.int64)
+        if len(np.unique(numbers)) == distinct:
+            exact = bool((np.abs(numbers) < 2**53).all() and (numbers % 1 == 0).all())
+            return numbers.astype(np.int64) if exact else numbers
+    return cells.astype(str).to_numpy(dtype=object)
 
 
 def _refuse_stray(name: str, cells: pd.Series) -> None:
-    """A cell that turns a target of many numbers into one of classes."""
+    """Refuse a target of many numbers in which one cell is a text, which would make classes of them."""
     if not _is_text(cells) or len(pd.unique(cells)) <= MANY_CLASSES:
         return
-    found = reading([str(v) for v in cells])
-    if found.stray is not None:
-        cell, place, count = found.stray
+    stray = reading([str(v) for v in cells]).stray
+    if stray is not None:
+        cell, place, count = stray
         row = cells.index[place] if pd.api.types.is_integer_dtype(cells.index.dtype) else place
         raise TableError(
             f"The target {name!r} holds {cut(repr(cell))} (row {row}, counted from 0) among {count} numbers; correct "
@@ -570,7 +587,7 @@ def _decide(name: str, cells: pd.Series, numbers: np.ndarray | None, distinct: i
 
 
 def check_ending(path: str | Path) -> None:
-    """Refuse a name that promises another form than those which are written; a name without an ending is a CSV."""
+    """Refuse a file ending of a format that is not written; a name without an ending is a CSV."""
     name = Path(path).name.lower()
     ending = "".join(Path(name).suffixes[-2:] if name.endswith(".gz") else Path(name).suffixes[-1:])
     if ending and ending != ".gz" and not name.endswith(ENDINGS):
@@ -578,7 +595,7 @@ def check_ending(path: str | Path) -> None:
 
 
 def names_in(file: BinaryIO, path: str | Path) -> list[str]:
-    """The columns' names of an opened file that :func:`write_table` may have written to ``path``."""
+    """The names of the columns of an open file that :func:`write_table` may have written to ``path``."""
     name = str(path).lower()
     if name.endswith((".parquet", ".pq")):
         from pyarrow import parquet
@@ -594,9 +611,9 @@ def names_in(file: BinaryIO, path: str | Path) -> list[str]:
 
 
 def write_table(frame: pd.DataFrame, path: str | Path) -> None:
-    """CSV, with .gz zipped; Parquet and Feather by the ending; standard output for "-". Never half a file.
+    """Write CSV, zipped for .gz, or Parquet or Feather, by the ending; "-" is standard output. Never half a file.
 
-    On a terminal, characters that would steer it are escaped.
+    On a terminal, control characters are escaped.
     """
     if str(path) == "-":
         try:
@@ -623,8 +640,5 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
 
 def decoded_row(model: Any, row: np.ndarray) -> dict[str, Any]:
     """A row of ``X_fit_`` as the table had it: names, numbers, texts; None for missing cells."""
-    reader = model._inputs.reader
-    return {
-        name: None if np.isnan(cell) else float(cell) if levels is None else levels[int(cell)] if cell >= 0 else None
-        for name, levels, cell in zip(reader.names, reader.levels, row, strict=True)
-    }
+    reader = model.model_.inputs.reader
+    return {name: reader.shown(j, cell) for j, (name, cell) in enumerate(zip(reader.names, row, strict=True))}

@@ -10,14 +10,14 @@ scikit-learn's own checks ask for some of the phrases; these are kept, and what 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
-from hgk.inputs.numerals import EXACT, Marks, cut, numbers, reading
-from hgk.inputs.table import as_float, how_to_convert, is_missing
+from hgk.inputs import EXACT, Marks, as_float, cut, how_to_convert, is_missing, numbers, reading
 
 # Weights are multiplied by a power of four beyond these, so that their sums and squares are numbers.
 SMALL, LARGE = 1e-100, 1e100
@@ -382,3 +382,34 @@ def _named(value: Any) -> str:
 
 def _one_line(error: BaseException) -> str:
     return cut(str(error).replace(". ", ", "), 120).rstrip(".")
+
+
+def enough_rows(X: np.ndarray) -> None:
+    """Two different rows of positive weight."""
+    if len(X) < 2:
+        raise ValueError(
+            "The data have 1 sample after equal rows were merged and rows of weight 0 left out (n_samples=1); "
+            "at least 2 different rows are needed."
+        )
+
+
+def shape_given(kernel: Any, inputs: Any, architecture: Any, architectures: Sequence[Any], estimator: Any) -> None:
+    """A kernel or architectures for as many columns as the data have, and of the same names, where there are names."""
+    if architecture is not None and not architectures:
+        raise ValueError("architecture=[] was given; at least one Architecture is expected.")
+    widths = [a.d for a in architectures]
+    if kernel is not None:
+        widths = [kernel.d if inputs is None else len(inputs.encoder.columns)]
+    for width in widths:
+        if width != estimator.n_features_in_:
+            raise ValueError(
+                f"A kernel for {width} columns was given with data of {estimator.n_features_in_} columns; "
+                "give one that was built for this many columns."
+            )
+    names = tuple(map(str, getattr(estimator, "feature_names_in_", ())))
+    known = () if inputs is None else inputs.reader.names
+    if known and names and known not in (names, tuple(f"x{j}" for j in range(len(known)))):
+        raise ValueError(
+            f"The kernel was learned on the columns {', '.join(known[:5])}..., and the data have "
+            f"{', '.join(names[:5])}...; give the same columns in the same order."
+        )

@@ -14,7 +14,7 @@ class GaussianProcessKernel(Kernel):
     """A :class:`HierarchicalKernel` for ``GaussianProcessRegressor``; it works as ``SVC(kernel=...)`` too.
 
     The hyper-parameters θ are the logarithms of the absolute weights, first layer first; ∂K/∂θ = w ∂K/∂w. γ
-    is kept, since the top layer's weights can take its part, and so are the linear maps of oblique nodes.
+    is kept, since the top layer's weights can take its part, and so are further weights, such as oblique nodes' maps.
 
     Parameters
     ----------

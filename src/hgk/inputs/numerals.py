@@ -1,13 +1,13 @@
-"""Numbers as people write them: 1,234.50 and 1.234,50, $17.50, 88%, (12), and what stands where there is none.
+"""Numbers as people write them: 1,234.50 and 1.234,50, $17.50, 88%, (12), and placeholders for missing ones.
 
     texts of a column  --reading-->  marks (which character means what), or a question, or no numbers
     texts and marks    --numbers-->  floats, NaN for missing cells
 
-A column is read as a whole: its marks must fit all its cells. A cell such as 1,5 proves a decimal comma, 8,641.50 and
-17,766,120 prove commas between thousands, and so does 863 beside 6,511: had the comma been a decimal mark, the number
-without a fraction would have come with some of one or two digits. Where nothing decides, that is said, and nobody
-guesses. A dot is a decimal mark wherever it can be one, unless other columns prove a decimal comma; only where many
-cells such as 6.511 stand beside some such as 863 that is asked, too.
+A column is read as a whole: its marks must fit all its cells. A cell such as 1,5 proves a decimal comma; 8,641.50 and
+17,766,120 prove that commas separate thousands, and so do 863 and 6,511 together: with a decimal comma, some numbers
+would have one or two decimals. Where nothing decides, the user is asked. A dot is a decimal mark wherever it can be
+one, unless other columns prove a decimal comma; only a column with many cells such as 6.511 and some such as 863 is
+asked about, too.
 """
 
 from __future__ import annotations
@@ -23,39 +23,20 @@ import numpy as np
 from hgk.storable import expect, storable
 
 # What stands in place of a number, in any case.
-NO_NUMBER = frozenset(
-    [
-        *(
-            "",
-            "na",
-            "n/a",
-            "n.a.",
-            "n.a",
-            "#n/a",
-            "#na",
-            "<na>",
-            "nan",
-            "-nan",
-            "nat",
-            "null",
-            "(null)",
-            "#null!",
-            "nil",
-        ),
-        *("none", "(none)", "?", "??", "???", "-", "--", "---", "—", ".", "..", "...", "*", "#div/0!", "#value!"),
-        *("missing", "(missing)", "unknown", "(unknown)", "unk", "not available", "not applicable", "not known"),
-    ]
+PLACEHOLDERS = (
+    "na n/a n.a. n.a #n/a #na <na> nan -nan nat null (null) #null! nil none (none) #div/0! #value! "
+    "? ?? ??? - -- --- — . .. ... * missing (missing) unknown (unknown) unk"
 )
-# Signs of currencies, and their common codes.
+NO_NUMBER = frozenset([*PLACEHOLDERS.split(), "", "not available", "not applicable", "not known"])
+# Signs and common codes of currencies.
 SIGNS = "$€£¥¢₹₽₩₺₪₫฿₴₦₱₡₲₵₸₭₮₼₾₿"
 CODES = "AUD BRL CAD CHF CNY CZK DKK EUR GBP HKD HUF IDR ILS INR JPY KRW MXN NOK NZD PLN RUB SEK SGD THB TRY USD ZAR"
-# Cells that are no numbers, as a share, up to which they are strays in a column of numbers.
+# The largest share of cells that are no numbers in a column of numbers with strays.
 STRAY = 0.1
-# Cells of three digits after the comma from which on a few others are slips rather than a proof, and how few.
+# So many cells with three digits after the comma, and so small a share of others, make slips of the others.
 MANY_COMMAS, SLIPS = 50, 0.02
-# Different cells such as 6.511 beside some such as 863 from which on the dot may be one of thousands. Of numbers with
-# three decimals one in ten can be written with fewer, so that thirty of which none can happen in one column of
-# twenty-four; and of those that can, one in a hundred is whole, so that a whole one counts for more.
+# Different cells such as 6.511, in a column with some such as 863, from which the dot may be a thousands mark: of true
+# decimals, one in ten would end in 0 and be shorter, one in a thousand whole, so that a whole one counts for more.
 FEW_DOTS, MANY_DOTS, WHOLE_COUNTS = 2, 30, 3
 # The first whole number whose successor is no float.
 EXACT = 2**53
@@ -86,7 +67,7 @@ _DATE = re.compile(
 @storable
 @dataclass(frozen=True)
 class Marks:
-    """How a column writes its numbers; "" for a mark that it did not need."""
+    """How a column writes its numbers; "" for a mark that does not occur."""
 
     decimal: str = ""
     thousands: str = ""
@@ -101,24 +82,24 @@ class Marks:
 
     @property
     def words(self) -> str:
-        """In brackets, or nothing if no mark was met."""
+        """The marks as a list of words, "" if there are none."""
         said = [f"{what} {mark!r}" for what in ("thousands", "decimal", "currency") if (mark := getattr(self, what))]
         return ", ".join([*said, *(["percents as written, 88 for 88%"] if self.percent else [])])
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What the texts of a column are. Numbers where there are ``marks``; a question to the user where it is unclear."""
+    """What the texts of a column are: numbers where there are ``marks``; where it is ``unclear``, the user is asked."""
 
     marks: Marks | None = None
-    such: str = ""  # a cell that shows it
-    lacking: tuple[str, int] | None = None  # a cell that stands for a missing one, and how many do
+    such: str = ""  # a typical cell
+    lacking: tuple[str, int] | None = None  # a placeholder for missing cells, and how many there are
     stray: tuple[str, int, int] | None = None  # among numbers: a cell that is none, its row, how many numbers
     padded: bool = False  # codes such as 00123
     proven: str = ""  # the decimal mark, where a cell proves it
     borrowed: bool = False  # whether other columns decided on the marks
     unclear: str = ""  # what may be meant
-    advice: str = ""  # what to do about it; "" if it is for the caller to say
+    advice: str = ""  # what to do about it; "" if the caller knows
     merged: bool = False  # whether different whole numbers become the same float
 
     def remark(self, name: str) -> str:
@@ -174,10 +155,10 @@ def is_date(cell: str) -> bool:
     >>> [is_date(cell) for cell in ("2024-01-31T12:00", "31.1.24", "1/31/2024", "2024-31-31", "1.2.3")]
     [True, True, True, False, False]
     """
-    found = _DATE.fullmatch(cell.strip())
-    if found is None:
+    date = _DATE.fullmatch(cell.strip())
+    if date is None:
         return False
-    one, two = (int(found[i]) for i in ((3, 4) if found[1] else (5, 7)))
+    one, two = (int(date[i]) for i in ((3, 4) if date[1] else (5, 7)))
     return 1 <= min(one, two) <= 12 and 1 <= max(one, two) <= 31
 
 
@@ -196,14 +177,14 @@ class _Parts(NamedTuple):
 
 
 def _parts(shape: str) -> _Parts | None:
-    found = _CELL.fullmatch(shape)
-    if found is None:
+    match = _CELL.fullmatch(shape)
+    if match is None:
         return None
-    opened, sign, before, inner, body, _, after, closed = found.groups()
+    opened, sign, before, inner, body, _, after, closed = match.groups()
     signs, money = sign + inner, [m for m in (before, after) if m and m != "%"]
     if bool(opened) != bool(closed) or len(signs) + bool(opened) > 1 or (before and after):
         return None
-    span = found.start(5), found.end(6)
+    span = match.start(5), match.end(6)
     return _Parts(signs == "-" or bool(opened), body, span, "".join(money), after == "%", bool(opened))
 
 
@@ -244,28 +225,29 @@ def reading(cells: Sequence[str | None], decimal: str = "") -> Reading:
     lacking = {shape: n for shape, n in count.items() if stands_for_nothing(shape)}
     present = {shape: n for shape, n in count.items() if shape not in lacking}
     parts = {shape: p for shape in present if (p := _parts(shape)) is not None}
-    rows = sum(present.values())
-    if not parts or sum(present[shape] for shape in parts) < (1 - STRAY) * rows:
+    if not parts or sum(present[shape] for shape in parts) < (1 - STRAY) * sum(present.values()):
         return Reading()
     if (code := _code(present)) is not None:
         return Reading(such=cells[first[code]] or "", padded=True)
-    found = _marked(parts, present, decimal)
-    if found.marks is None and not found.unclear:
-        return found
-    fits = _fits_all(found.marks) if found.marks is not None else bool
-    odd = [shape for shape in present if shape not in parts or not fits(parts[shape].body)]
-    strays = sum(present[shape] for shape in odd)
-    if strays:
-        row = min(first[shape] for shape in odd)
-        few = strays < STRAY * rows
-        return Reading(stray=(str(cells[row]), row, rows - strays)) if few else Reading()
-    found = replace(found, such=cells[first[found.such]] or "", merged=_merge(cells, parts))
-    if not decimal and found.marks is not None and _like_thousands(cells, [p.body for p in parts.values()]):
-        return Reading(such=found.such, unclear="in which '.' may mark thousands or decimals")
+    r = _marked(parts, present, decimal)
+    if r.marks is None and not r.unclear:
+        return r
+    fits = _fits_all(r.marks) if r.marks is not None else bool
+    if odd := [shape for shape in present if shape not in parts or not fits(parts[shape].body)]:
+        return _strayed(cells, min(first[shape] for shape in odd), sum(present[shape] for shape in odd), present)
+    r = replace(r, such=cells[first[r.such]] or "", merged=_merge(cells, parts))
+    if not decimal and r.marks is not None and _like_thousands(cells, [p.body for p in parts.values()]):
+        return Reading(such=r.such, unclear="in which '.' may mark thousands or decimals")
     if lacking:
         most = max(lacking, key=lacking.__getitem__)
-        found = replace(found, lacking=(str(cells[first[most]]), sum(lacking.values())))
-    return found
+        r = replace(r, lacking=(str(cells[first[most]]), sum(lacking.values())))
+    return r
+
+
+def _strayed(cells: Sequence[str | None], row: int, strays: int, present: dict[str, int]) -> Reading:
+    """Numbers with a few cells that are none, of which the first stands in ``row``; no numbers, if they are many."""
+    rows = sum(present.values())
+    return Reading(stray=(str(cells[row]), row, rows - strays)) if strays < STRAY * rows else Reading()
 
 
 def _shapes(cells: Sequence[str | None]) -> tuple[dict[str, int], dict[str, int]]:
@@ -320,15 +302,15 @@ def _fitting(bodies: dict[str, int]) -> dict[tuple[str, str], int]:
     pairs = [(d, t) for d in sorted(used & {".", ","}) or [""] for t in ("", *sorted(used - {d}))]
     if used == {"."} or used == {","}:  # the other one may be the decimal mark, which no cell has
         pairs += [(",", ".") if "." in used else (".", ",")]
-    found = {}
+    fitting = {}
     for pair in pairs:
         match = _fits(*pair)
-        found[pair] = sum(n for body, n in bodies.items() if match(body))
-    return found
+        fitting[pair] = sum(n for body, n in bodies.items() if match(body))
+    return fitting
 
 
 def _telling(parts: dict[str, _Parts]) -> str:
-    """The shape that shows most of how numbers are written here: the most characters that are no digits."""
+    """The most telling shape: the one with the most characters that are no digits."""
     return max(parts, key=lambda shape: (sum(not c.isdigit() for c in shape.strip()), "9" in shape, -len(shape)))
 
 
@@ -352,7 +334,7 @@ def _decided(bodies: dict[str, int], best: list[tuple[str, str]], hint: str) -> 
 
 
 def _by_slips_alone(commas: dict[str, int]) -> bool:
-    """Whether a decimal comma rests on a few cells such as 1,5 among many such as 6,511."""
+    """Whether only a few cells such as 1,5 among many such as 6,511 speak for a decimal comma."""
     short = sum(n for body, n in commas.items() if len(body.rpartition(",")[2]) != 3)
     thousands, total = _fits("", ","), sum(commas.values())
     others = all(thousands(body) or len(body.rpartition(",")[2]) != 3 for body in commas)
@@ -360,7 +342,7 @@ def _by_slips_alone(commas: dict[str, int]) -> bool:
 
 
 def _like_thousands(cells: Sequence[str | None], bodies: Sequence[str]) -> bool:
-    """Whether dots stand only where they would between thousands, in many numbers beside whole ones below 1000."""
+    """Whether all dots could separate thousands, in many numbers, and all others are whole and below 1000."""
     whole = [body for body in bodies if body.isdigit() and body.strip("0")]
     if not whole or max(map(len, whole)) > 3 or not any("." in body for body in bodies):
         return False
@@ -390,7 +372,7 @@ def _merge(cells: Sequence[str | None], parts: dict[str, _Parts]) -> bool:
 
 
 def _fits_all(marks: Marks) -> Callable[[str], Any]:
-    """Cells that the marks allow: a thousands mark that the column did not need may still be met elsewhere."""
+    """Whether the marks allow a cell; new rows may have a thousands mark that the column did not need."""
     if not marks.decimal:
         return _fits(".", marks.thousands)
     return _fits(marks.decimal, marks.thousands or "".join(set(",. '_") - {marks.decimal}))

@@ -1,6 +1,17 @@
-"""What there is to know about a fitted model, as numbers: contributions, influence, errors, effects, importance."""
+"""What there is to know about a fitted model, as numbers.
 
-from hgk.insight.errors import in_words, verdict
+explanations    predictions as sums over training rows, the influence of a row, nodes between rows
+errors          the error on rows not seen, compared with other methods
+importance      how much columns matter;  interactions: which stand together
+effects         what is predicted as one column moves
+trees           kernels as trees, for pictures
+learning        training curves, and the optimism of the criterion
+coverage        how often intervals hold the label
+"""
+
+from hgk.insight.coverage import Coverage, interval_coverage
+from hgk.insight.effects import Effect, effect
+from hgk.insight.errors import NewRows, Score, in_words, new_rows, scores, verdict
 from hgk.insight.explanations import (
     Contributions,
     contributions,
@@ -10,15 +21,38 @@ from hgk.insight.explanations import (
     plain_remark,
     remark_on_plain,
 )
+from hgk.insight.importance import Relevance, relevance
+from hgk.insight.interactions import pairs
+from hgk.insight.learning import Learning, LearningRun, TriedKind, learning_curves
+from hgk.insight.trees import Edge, Node, Tree, kernel_trees
 
 __all__ = [
     "Contributions",
+    "Coverage",
+    "Edge",
+    "Effect",
+    "Learning",
+    "LearningRun",
+    "NewRows",
+    "Node",
+    "Relevance",
+    "Score",
+    "Tree",
+    "TriedKind",
     "contributions",
+    "effect",
     "given_rows",
     "in_words",
     "influence",
+    "interval_coverage",
+    "kernel_trees",
+    "learning_curves",
+    "new_rows",
     "node_terms",
+    "pairs",
     "plain_remark",
+    "relevance",
     "remark_on_plain",
+    "scores",
     "verdict",
 ]

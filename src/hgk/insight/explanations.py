@@ -1,6 +1,6 @@
 """Exact explanations, from quantities that a fit already has.
 
-A prediction is a sum over training rows. With machines m of shares p_m (which sum to 1),
+A prediction is a sum over training rows. With kernels m of shares p_m (which sum to 1),
 
     f(x) = Σ_i c_i(x),    c_i(x) = Σ_m p_m α_i^m k_m(x_i, x),
 
@@ -24,11 +24,12 @@ import torch
 
 from hgk.arrays import require_memory, row_blocks, threads_for
 from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor
+from hgk.events import Judged, of_kind
 from hgk.kernels import HierarchicalKernel, Sweep
-from hgk.machines.base import average, loo_average, proportions
-from hgk.progress import tried_kinds
+from hgk.machines import Machine
+from hgk.model import Model
 
-Model = HGKRegressor | HGKQuantileRegressor | HGKClassifier
+Estimator = HGKRegressor | HGKQuantileRegressor | HGKClassifier
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +43,11 @@ class Contributions:
     value : ndarray of shape (n_samples, n_outputs)
         base + the sum of all contributions: the prediction before clipping (and before quantiles are put in order), or
         the value of the decision function (of pairs of classes, where all are against all). A regression that has taken
-        a column for each of few values of the label (``machines_[0].levels``) has an output for each, like classes.
+        a column for each of few values of the label has an output for each, like classes.
         Where a label of two values has a power, it is the prediction before clipping and before the power.
     rows : ndarray of shape (n_samples, n_outputs, k)
-        Which rows of the machine contribute most, in the order of size: indices into ``machines_[0].X`` (of
-        ``X_fit_``, where the machine is exact).
+        Which rows of the machine contribute most, in the order of size: indices into ``machine_.X`` (of ``X_fit_``,
+        where the machine is exact).
     contribution, similarity : ndarray of shape (n_samples, n_outputs, k)
         Their terms, in the unit of the labels, and their kernel values Σ p_m k_m.
     rest : ndarray of shape (n_samples, n_outputs)
@@ -61,60 +62,50 @@ class Contributions:
     rest: np.ndarray
 
 
-def contributions(model: Model, X, k: int | None = 5) -> Contributions:
+def contributions(model: Estimator, X, k: int | None = 5) -> Contributions:
     """The training rows that matter most for the predictions at ``X``; ``k=None`` takes all of them.
 
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
     >>> from hgk import HGKRegressor
-    >>> from hgk.insight.explanations import contributions
+    >>> from hgk.insight import contributions
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = HGKRegressor("plain", random_state=0).fit(X, y)
-    >>> found = contributions(model, X[:1])
-    >>> total = found.base + found.contribution.sum(-1) + found.rest
+    >>> largest = contributions(model, X[:1])
+    >>> total = largest.base + largest.contribution.sum(-1) + largest.rest
     >>> bool(abs(total[0, 0] - model.predict(X[:1])[0]) < 1e-9)
     True
     """
-    features, machines = model._features(X), model.machines_
-    n, outputs = machines[0].alpha.shape
+    features, machine = model.features(X), model.machine_
+    n, outputs = len(machine.X), machine.outputs
     k = n if k is None else k
     if not (isinstance(k, int) and k >= 1):
         raise ValueError(f"k={k!r} was given; a whole number >= 1 is expected, or None for all rows.")
     k = min(k, n)
-    base, half = _unit(model, outputs)
+    base, scale = model.model_.target.unit()
     shape = len(features), outputs, k
     rows, terms, similar = np.empty(shape, dtype=np.int64), np.empty(shape), np.empty(shape)
     value = np.empty(shape[:2])
     for block in row_blocks(len(features), n * outputs):
-        c, mean = _terms(model, features[block])
+        c, mean = _terms(machine, features[block])
         order = c.abs().argsort(dim=-1, descending=True, stable=True)[..., :k]
         rows[block] = order.numpy()
         terms[block] = c.gather(-1, order).numpy()
         similar[block] = mean[:, None, :].expand(-1, outputs, -1).gather(-1, order).numpy()
         value[block] = c.sum(-1).numpy()
-    total, terms = base + half * value, terms * half[:, None]
+    total, terms = base + scale * value, terms * scale[:, None]
     return Contributions(base, total, rows, terms, similar, total - base - terms.sum(-1))
 
 
-def _terms(model: Model, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _terms(machine: Machine, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """c_i(x), rows x outputs x training rows, and Σ p_m k_m(x_i, x)."""
-    c, mean = X.new_zeros(len(X), *model.machines_[0].alpha.T.shape), X.new_zeros(len(X), len(model.machines_[0].X))
-    for share, machine in zip(proportions(model.machines_), model.machines_, strict=True):
-        K = machine.kernel.matrix(X, machine.X)
+    c, mean = X.new_zeros(len(X), machine.outputs, len(machine.X)), X.new_zeros(len(X), len(machine.X))
+    for share, kernel, rows, alpha in machine.terms:
+        K = kernel.matrix(X, rows)
         mean += share * K
-        c += share * machine.alpha.T[None] * K[:, None, :]
+        c += share * alpha.T[None] * K[:, None, :]
     return c, mean
-
-
-def _unit(model: Model, outputs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Middle and half of the range of the labels."""
-    if isinstance(model, HGKClassifier) or (outputs > 1 and model.machines_[0].levels is not None):
-        return np.zeros(outputs), np.ones(outputs)
-    middle, half = (np.resize(part, outputs) for part in (model._y_scaling.middle, model._y_scaling.half))
-    if isinstance(model, HGKQuantileRegressor):
-        middle = middle + half * model._offsets
-    return middle, half
 
 
 def node_terms(kernel: HierarchicalKernel, x: torch.Tensor, Z: torch.Tensor) -> np.ndarray:
@@ -131,19 +122,17 @@ def node_terms(kernel: HierarchicalKernel, x: torch.Tensor, Z: torch.Tensor) -> 
     return torch.stack([w * (1 - k[0]) for w, k in zip(w2, layers[-1], strict=True)], 1).numpy() * kernel.gamma**-2
 
 
-def given_rows(model: Model) -> np.ndarray:
-    """For every row of the first machine, the number of a row as it was given to ``fit``: the first of equal ones."""
-    rows = model._training_rows("The numbers of training rows need")
-    first = np.full(len(rows), -1)
-    kept = np.flatnonzero(model._place >= 0)[::-1]
-    first[model._place[kept]] = kept
-    if len(model.machines_[0].X) == len(rows):
-        return first
-    place = {row.tobytes(): i for i, row in reversed(list(enumerate(rows.X.numpy())))}  # centres are some of the rows
-    return first[[place[row.tobytes()] for row in np.ascontiguousarray(model.machines_[0].X.numpy())]]
+def given_rows(model: Estimator) -> np.ndarray:
+    """For every row of the machine, the number of a row as it was given to ``fit``: the first of equal ones."""
+    training = model.model_.need_training("The numbers of training rows need")
+    X = model.machine_.X
+    if len(X) == len(training.rows):
+        return training.first
+    place = {row.tobytes(): i for i, row in reversed(list(enumerate(training.rows.X.numpy())))}  # centres are rows
+    return training.first[[place[row.tobytes()] for row in np.ascontiguousarray(X.numpy())]]
 
 
-def influence(model: Model, X=None) -> np.ndarray:
+def influence(model: Estimator, X=None) -> np.ndarray:
     """f(x) - f^(-i)(x) for every training row i, in the unit of the labels.
 
     Parameters
@@ -163,57 +152,50 @@ def influence(model: Model, X=None) -> np.ndarray:
     --------
     >>> from sklearn.datasets import load_diabetes
     >>> from hgk import HGKRegressor
-    >>> from hgk.insight.explanations import influence
+    >>> from hgk.insight import influence
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = HGKRegressor("plain", random_state=0).fit(X, y)
     >>> influence(model).shape, influence(model, X[:3]).shape
     ((442,), (3, 442))
     """
-    rows = model._training_rows("Influences need")
-    if model._of_loss:
+    fitted = model.model_
+    training, target = fitted.need_training("Influences need"), fitted.target
+    if fitted.machine.held_out is not None:
         raise ValueError(
             "influence was asked of a model with another loss than least squares, for which alone it is exact; fit "
             "with loss='least_squares' and multi_class='ovr'."
         )
-    _, half = _unit(model, rows.Y.shape[1])
     if X is None:
-        own = average(model.machines_, rows.X, model._clip) - model._loo_of_rows()
-        return _single(_spread(own.numpy() * half, model._place), model)
-    features = model._features(X)
-    outputs = model.machines_[0].alpha.shape[1]
-    require_memory(len(features), len(rows), 3 * outputs, rows.X.dtype, "Influences of all rows")
+        change = fitted.decoded(training.rows.X) - target.decode(fitted.leave_one_out()).numpy()
+    else:
+        change = _changes(fitted, model.features(X))
+    of_given = training.as_given(change * target.scale, axis=0 if X is None else 1)
+    return of_given[..., 0] if target.single else of_given
+
+
+def _changes(model: Model, X: torch.Tensor) -> np.ndarray:
+    """f(x) - f^(-i)(x), rows x training rows x labels."""
+    rows = model.need_training("Influences need").rows
+    require_memory(len(X), len(rows), 3 * model.machine.outputs, rows.X.dtype, "Influences of all rows")
     with threads_for(len(rows)):
-        _, without = loo_average(model.machines_, rows, model._clip, features)
-    change = average(model.machines_, features, model._clip).T[:, :, None] - without  # outputs x rows x training rows
-    return _single(_spread(change.permute(1, 2, 0).numpy() * half, model._place, axis=1), model)
+        _, elsewhere = model.without_one(torch.arange(len(rows)))
+        without = elsewhere(X).numpy()
+    return (model.decoded(X).T[:, :, None] - without).transpose(1, 2, 0)
 
 
-def _spread(values: np.ndarray, place: np.ndarray, axis: int = 0) -> np.ndarray:
-    """From distinct rows to the given ones; 0 for those that were left out."""
-    found = values.take(place, axis=axis)
-    found[(slice(None),) * axis + (place < 0,)] = 0.0
-    return found
-
-
-def _single(values: np.ndarray, model: Model) -> np.ndarray:
-    return values[..., 0] if model._single_column else values
-
-
-# ------------------------------------------------------------------------------------------------------- in words
-
-
-def plain_remark(model: Model) -> str | None:
-    """A sentence where every machine has the plain Gaussian kernel, whose shares tell nothing about columns.
+def plain_remark(model: Estimator) -> str | None:
+    """A sentence where every kernel is the plain Gaussian one, whose shares tell nothing about columns.
 
     Examples
     --------
     >>> from sklearn.datasets import make_friedman1
     >>> from hgk import HGKRegressor
-    >>> from hgk.insight.explanations import plain_remark
+    >>> from hgk.insight import plain_remark
     >>> plain_remark(HGKRegressor("plain").fit(*make_friedman1(30, random_state=0)))
     'the kernel is the plain Gaussian one, which weights all columns alike and tells nothing about them'
     """
-    return remark_on_plain(all(machine.kernel.is_plain for machine in model.machines_), tried_kinds(model.history_))
+    tried = [str(judged.candidate) for judged in of_kind(model.history_, Judged)]
+    return remark_on_plain(all(kernel.is_plain for _, kernel, _, _ in model.machine_.terms), tried)
 
 
 def remark_on_plain(plain: bool, tried: Sequence[str]) -> str | None:

@@ -2,31 +2,46 @@
 
 from hgk.kernels.architecture import (
     Architecture,
-    Weights,
     compose,
     grouped,
     inhomogeneous,
     isotropic,
     two_layers,
+    upgrade_architecture,
     with_kinds,
 )
-from hgk.kernels.batch import BatchSweep, batch_sweep
-from hgk.kernels.hierarchical import HierarchicalKernel, MeanKernel, Sweep
+from hgk.kernels.base import Kernel
+from hgk.kernels.hierarchical import HierarchicalKernel
+from hgk.kernels.mean import MeanKernel
+from hgk.kernels.nodes import ColumnKind, NodeKind, Oblique, Rough, Smooth
+from hgk.kernels.nodes.base import Pair, Weights
 from hgk.kernels.pruning import pruned
+from hgk.kernels.sweeps import compiled
+from hgk.kernels.sweeps.batch import BatchSweep, batch_sweep
+from hgk.kernels.sweeps.plain import Sweep
 
 __all__ = [
     "Architecture",
     "BatchSweep",
+    "ColumnKind",
     "HierarchicalKernel",
+    "Kernel",
     "MeanKernel",
+    "NodeKind",
+    "Oblique",
+    "Pair",
+    "Rough",
+    "Smooth",
     "Sweep",
     "Weights",
     "batch_sweep",
+    "compiled",
     "compose",
     "grouped",
     "inhomogeneous",
     "isotropic",
     "pruned",
     "two_layers",
+    "upgrade_architecture",
     "with_kinds",
 ]

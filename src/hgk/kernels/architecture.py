@@ -1,33 +1,29 @@
 """A hierarchy as pure description: its depth, its nodes, and the columns each first-layer node sees.
 
-A tree of depth m has m layers. First-layer node i compares two rows on the columns I_i; a node of layer
-l > 1 combines its children in layer l - 1; the last layer is the single top node. First-layer nodes are of
-three kinds:
+A tree of depth m has m layers. First-layer node i compares two rows on the columns I_i, in the way of its kind
+(:mod:`hgk.kernels.nodes`); a node of layer l > 1 combines its children in layer l - 1; the last layer is the single top
+node. The weights W are one array per layer, and more where kinds have further weights:
 
-    smooth      S_i = Σ v_ij² (x_j - x'_j)²                        the paper's inhomogeneous Gaussian
-    rough       S_i = Σ v_ij² |x_j - x'_j|^q,   0 < q < 2          q = 1 bends like a tree's thresholds
-    oblique     S_i = ‖(x - x') diag(v_i) (I + U_i)‖²              U_i = P_i Q_iᵀ of low rank
-
-The weights W are one array per layer, and two more where there are oblique nodes:
-
-    W[0]              V, nodes x d, zero outside I_i         weights v_ij of the columns
-    W[l], 0 < l < m   one number per node of layer l         weight w of the edge from that node to its parent
-    W[m], W[m+1]      P and Q, oblique nodes x d x rank      zero outside I_i
+    W[0]              V, nodes x d, zero outside I_i            weights v_ij of the columns
+    W[l], 0 < l < m   one number per node of layer l            weight w of the edge from that node to its parent
+    W[m], ...         nodes of one kind x d x what it needs     zero outside I_i; of oblique nodes P and Q
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
 
-from hgk.storable import expect, storable
+from hgk.kernels.nodes import Members, NodeKind, Oblique, Rough, Smooth
+from hgk.kernels.nodes.base import Weights
+from hgk.storable import Malformed, expect, storable
 
-Weights = tuple[torch.Tensor, ...]
 # Layers of a tree in a file: kernels are computed by recursion.
 DEEPEST = 64
 
@@ -49,12 +45,8 @@ class Architecture:
         Names of the first-layer nodes, for printing.
     tied : bool, default=False
         True for the isotropic kernel, whose only parameter is the width gamma.
-    exponents : tuple of float, default=()
-        The exponent q of each first-layer node, 2 for smooth and oblique ones; () means all 2.
-    oblique : tuple of int, default=()
-        The first-layer nodes with a linear map.
-    rank : int, default=0
-        The rank of those maps.
+    kinds : tuple of NodeKind, default=()
+        The kind of each first-layer node; () makes all smooth.
 
     Examples
     --------
@@ -69,9 +61,7 @@ class Architecture:
     parents: tuple[tuple[int, ...], ...] = ()
     labels: tuple[str, ...] = ()
     tied: bool = False
-    exponents: tuple[float, ...] = ()
-    oblique: tuple[int, ...] = ()
-    rank: int = 0
+    kinds: tuple[NodeKind, ...] = ()
 
     def __post_init__(self) -> None:
         if self.d < 1 or not self.coordinates:
@@ -95,21 +85,12 @@ class Architecture:
             raise ValueError(
                 f"{len(self.labels)} labels were given; {len(self.coordinates)} first-layer nodes need one each."
             )
-        self._check_kinds()
-
-    def _check_kinds(self) -> None:
-        nodes = len(self.coordinates)
-        if self.exponents and len(self.exponents) != nodes:
-            raise ValueError(f"{len(self.exponents)} exponents were given; {nodes} first-layer nodes need one each.")
-        if not all(0 < q <= 2 for q in self.exponents):
-            raise ValueError(f"The exponents {self.exponents} were given; each must lie in (0, 2].")
-        if self.oblique and (self.rank < 1 or not set(self.oblique) <= set(range(nodes))):
+        object.__setattr__(self, "kinds", tuple(self.kinds) or (Smooth(),) * len(self.coordinates))
+        if len(self.kinds) != len(self.coordinates) or not all(isinstance(kind, NodeKind) for kind in self.kinds):
             raise ValueError(
-                f"oblique={self.oblique} with rank={self.rank} was given; expected nodes from 0 to {nodes - 1} and "
-                "a rank of at least 1."
+                f"The kinds {self.kinds} were given; {len(self.coordinates)} first-layer nodes need one each, such as "
+                "Smooth() or Rough(q=1.0)."
             )
-        if any(self.q[i] != 2 for i in self.oblique):
-            raise ValueError("A node was declared both rough and oblique; a linear map needs the exponent 2.")
 
     @classmethod
     def check_parts(cls, parts: Mapping[str, Any]) -> None:
@@ -119,13 +100,6 @@ class Architecture:
         for parents in parts.get("parents", ()):
             expect(bool(parents) and all(0 <= p < sizes for p in parents), "a node's parent does not exist")
             sizes = len(parents)
-        expect(0 <= parts.get("rank", 0) <= parts["d"], "a map's rank is larger than the number of columns")
-        expect(len(set(parts.get("oblique", ()))) == len(parts.get("oblique", ())), "a node is named twice")
-
-    @property
-    def q(self) -> tuple[float, ...]:
-        """The exponent of every first-layer node."""
-        return self.exponents or (2.0,) * len(self.coordinates)
 
     @property
     def depth(self) -> int:
@@ -152,11 +126,30 @@ class Architecture:
             mask[i, list(index_set)] = True
         return mask
 
+    @cached_property
+    def members(self) -> tuple[Members, ...]:
+        """The nodes of every kind; kinds without further weights first, then by name."""
+        nodes: dict[NodeKind, list[int]] = {}
+        for i, kind in enumerate(self.kinds):
+            nodes.setdefault(kind, []).append(i)
+        members, place = [], self.depth
+        for kind in sorted(nodes, key=lambda kind: (len(kind.further), repr(kind))):
+            places = list(range(place, place := place + len(kind.further)))
+            members.append(Members(kind, nodes[kind], [list(self.coordinates[i]) for i in nodes[kind]], places))
+        return tuple(members)
+
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Of the arrays of W."""
+        layers = [(len(self.coordinates), self.d), *((len(parents),) for parents in self.parents)]
+        return layers + [(len(m.nodes), self.d, *shape) for m in self.members for shape in m.kind.further]
+
     def free(self) -> list[torch.Tensor]:
         """For every array of W, True where it holds a weight that may change."""
         masks = [self.mask, *(torch.ones(len(p), dtype=torch.bool) for p in self.parents)]
-        if self.oblique:
-            masks += 2 * [self.mask[list(self.oblique)][:, :, None].expand(-1, -1, self.rank).clone()]
+        for members in self.members:
+            seen = self.mask[members.nodes]
+            for shape in members.kind.further:
+                masks.append(seen.view(*seen.shape, *(1 for _ in shape)).expand(*seen.shape, *shape).clone())
         return masks
 
     def start(self, spread: np.ndarray, rng: np.random.Generator, noise: float = 0.3) -> Weights:
@@ -165,25 +158,23 @@ class Architecture:
         ``spread[j]`` is E (x_j - x'_j)² over pairs of rows. With p = |I_i| the mean exponent of every
         first-layer node is about 1, and the edge weights of a node with c children have squares 1/c:
 
-            v_ij² = 1 / (p spread_j^{q/2}) · e^ξ,    w_i² = 1/c · e^ξ,    ξ ~ N(0, noise²)
+            v_ij² = 1 / (p typical_j) · e^ξ,    w_i² = 1/c · e^ξ,    ξ ~ N(0, noise²)
 
-        The noise breaks the symmetry between nodes. A tied kernel is exactly isotropic, v_ij = 1. Of the
-        linear maps, Q = 0 (so that U = 0) and the entries of P are N(0, 1/p).
+        with typical_j = spread_j for smooth nodes. The noise breaks the symmetry between nodes. A tied kernel is
+        exactly isotropic, v_ij = 1. Further weights start as their kind says.
         """
         if self.tied:
             return (torch.ones(1, self.d, dtype=torch.float64),)
         spread = np.where(spread > 0, spread, np.inf)  # a constant column gets weight 0
-        sizes = np.array([[len(c)] for c in self.coordinates])
-        q = np.array(self.q)[:, None]
-        layers = [np.where(self.mask.numpy(), 1 / np.sqrt(sizes * spread ** (q / 2)), 0.0)]
+        mask = self.mask.numpy()
+        typical = np.stack([kind.typical(spread) for kind in self.kinds])
+        layers = [np.where(mask, 1 / np.sqrt(mask.sum(1, keepdims=True) * typical), 0.0)]
         for parents in self.parents:
             family = np.bincount(parents)
             layers.append(1 / np.sqrt(family[list(parents)]))
         layers = [w * np.exp(0.5 * noise * rng.standard_normal(w.shape)) for w in layers]
-        if self.oblique:
-            mask = self.free()[-1].numpy()
-            P = mask * rng.standard_normal(mask.shape) / np.sqrt(sizes[list(self.oblique)][:, :, None])
-            layers += [P, np.zeros_like(P)]
+        for members in self.members:
+            layers += members.kind.start(mask[members.nodes], rng)
         return tuple(torch.from_numpy(w) for w in layers)
 
 
@@ -299,18 +290,42 @@ def _index(column: int | str, names: list[str], d: int, group: str) -> int:
     raise ValueError(f"Group {group!r} names the column {column!r}, which the data do not have; use {known}.")
 
 
-def with_kinds(architecture: Architecture, rough: Iterable[int] = (), q: float = 1.0, oblique=(), rank: int = 0):
-    """The same tree with some first-layer nodes rough (exponent q) and some oblique (a map of that rank).
+def with_kinds(
+    architecture: Architecture,
+    rough: Iterable[int] = (),
+    q: float = 1.0,
+    oblique: Iterable[int] = (),
+    rank: int = 8,
+    kinds: Mapping[int, NodeKind] | None = None,
+) -> Architecture:
+    """The same tree with other kinds of some first-layer nodes; the others stay what they are.
+
+    Parameters
+    ----------
+    architecture : Architecture
+    rough : iterable of int
+        The nodes that become rough, with exponent ``q``.
+    q : float, default=1.0
+    oblique : iterable of int
+        The nodes that become oblique, with maps of rank ``rank``.
+    rank : int, default=8
+    kinds : mapping from int to NodeKind, optional
+        Any kinds, by the numbers of nodes.
 
     Examples
     --------
     >>> from hgk.kernels.architecture import two_layers, with_kinds
-    >>> with_kinds(two_layers(6, 4), rough=[2, 3]).q
-    (2.0, 2.0, 1.0, 1.0)
+    >>> print(*with_kinds(two_layers(6, 4), rough=[2, 3]).kinds, sep="; ")
+    smooth; smooth; rough, q = 1; rough, q = 1
     """
-    rough = set(rough)
-    exponents = tuple(q if i in rough else architecture.q[i] for i in range(len(architecture.coordinates)))
-    return replace(architecture, exponents=exponents, oblique=tuple(oblique), rank=rank)
+    asked = [(i, Rough(q)) for i in rough] + [(i, Oblique(rank)) for i in oblique] + list((kinds or {}).items())
+    changed, nodes = dict(asked), len(architecture.coordinates)
+    if len(changed) < len(set(asked)) or not set(changed) <= set(range(nodes)):
+        raise ValueError(
+            f"Kinds of the nodes {[i for i, _ in asked]} were given; name nodes from 0 to {nodes - 1}, each with one "
+            "kind."
+        )
+    return replace(architecture, kinds=tuple(changed.get(i, kind) for i, kind in enumerate(architecture.kinds)))
 
 
 def compose(parts: Sequence[Architecture]) -> Architecture:
@@ -333,21 +348,32 @@ def compose(parts: Sequence[Architecture]) -> Architecture:
     parents = [_side_by_side([a.parents[layer] for a in parts]) for layer in range(parts[0].depth - 1)]
     parents.append((0,) * len(parts))
     labels = tuple(label for a in parts for label in (a.labels or ("",) * len(a.coordinates)))
-    if len({a.rank for a in parts if a.oblique}) > 1:
-        raise ValueError(f"Linear maps of ranks {[a.rank for a in parts]} were given; one tree has one rank.")
-    offsets = np.cumsum([0, *(len(a.coordinates) for a in parts)])
     return replace(
         parts[0],
         coordinates=tuple(c for a in parts for c in a.coordinates),
         parents=tuple(parents),
         labels=labels if any(labels) else (),
         tied=False,
-        exponents=tuple(q for a in parts for q in a.q),
-        oblique=tuple(int(o) + i for o, a in zip(offsets, parts, strict=False) for i in a.oblique),
-        rank=max(a.rank for a in parts),
+        kinds=tuple(kind for a in parts for kind in a.kinds),
     )
 
 
 def _side_by_side(layers: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     offsets = np.cumsum([0, *(max(p) + 1 for p in layers)])
     return tuple(int(o) + p for o, layer in zip(offsets, layers, strict=False) for p in layer)
+
+
+def upgrade_architecture(document: dict[str, Any]) -> dict[str, Any]:
+    """An architecture as files up to schema 4 have it, in today's fields.
+
+    Exponents of nodes and a list of oblique ones, whose maps had one rank, told the kinds of nodes then.
+    """
+    now = {name: value for name, value in document.items() if name not in ("exponents", "oblique", "rank")}
+    nodes, oblique = len(document["coordinates"]), document.get("oblique", [])
+    exponents = document.get("exponents") or [2.0] * nodes
+    if len(exponents) != nodes or oblique != sorted(set(oblique) & set(range(nodes))):
+        raise Malformed("a tree's kinds of nodes do not fit its nodes")
+    now["kinds"] = [{"type": "Smooth"} if q == 2 else {"type": "Rough", "q": q} for q in exponents]
+    for i in oblique:
+        now["kinds"][i] = {"type": "Oblique", "rank": document["rank"]}
+    return now

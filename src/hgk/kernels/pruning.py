@@ -1,13 +1,14 @@
 """A kernel without the weights that hardly matter: cheaper to compute, and easier to read.
 
-With m_i = Π 2w² on the path from first-layer node i to the top, and R_j the range of column j over the rows,
+With m_i = Π 2w² on the path from first-layer node i to the top, and b_ij its kind's bound on what column j adds to S_i
+over the rows (of a smooth node v_ij² times the square of the column's range),
 
-    without node i    S_top changes by at most   m_i min(1, Σ_j v_ij² R_j^q)
-    without v_ij      S_top changes by at most   m_i v_ij² R_j^q
+    without node i    S_top changes by at most   m_i min(1, Σ_j b_ij)
+    without v_ij      S_top changes by at most   m_i b_ij
 
 because 1 - e^-S <= min(1, S) and ∂S_p/∂S_i = 2 w_i² k_i <= 2 w_i². The smallest of these bounds are dropped, nodes
-first and then columns, each as long as they sum to half of what log K = -γ⁻² S_top may change by. Oblique nodes are
-dropped or kept whole, with 1 as their bound.
+first and then columns, each as long as they sum to half of what log K = -γ⁻² S_top may change by. Nodes whose kind
+knows no bound are dropped or kept whole.
 """
 
 from __future__ import annotations
@@ -25,15 +26,11 @@ def pruned(kernel: HierarchicalKernel, X: torch.Tensor, tolerance: float) -> Hie
         return kernel
     tree, half = kernel.architecture, 0.5 * tolerance * kernel.gamma**2
     reach = (X.amax(0) - X.amin(0)).double().cpu()
-    q = torch.tensor(tree.q, dtype=torch.float64)[:, None]
-    terms = kernel.W[0] ** 2 * reach**q
-    whole = terms.sum(1)
-    whole[list(tree.oblique)] = torch.inf
-    paths = _paths(kernel)
-    keep = tree.mask & ~_smallest(paths * whole.clamp(max=1.0), half)[:, None]
-    columns = keep.clone()
-    columns[list(tree.oblique)] = False
-    bounds = torch.where(columns, paths[:, None] * terms, torch.inf)
+    terms, paths = torch.empty_like(kernel.W[0]), _paths(kernel)
+    for members in tree.members:
+        terms[members.nodes] = members.kind.bounds(kernel.W[0][members.nodes], reach)
+    keep = tree.mask & ~_smallest(paths * terms.sum(1).clamp(max=1.0), half)[:, None]
+    bounds = torch.where(keep & terms.isfinite(), paths[:, None] * terms, torch.inf)
     keep &= ~_smallest(bounds.view(-1), half).view(bounds.shape)
     return _restricted(kernel, keep)
 
@@ -60,23 +57,18 @@ def _restricted(kernel: HierarchicalKernel, keep: torch.Tensor) -> HierarchicalK
     tree, W = kernel.architecture, list(kernel.W)
     nodes = keep.any(1).nonzero()[:, 0].tolist()
     W[0] = (W[0] * keep)[nodes]
-    if tree.oblique:
-        places = [place for place, i in enumerate(tree.oblique) if i in nodes]
-        W[tree.depth :] = [w[places] for w in W[tree.depth :]] if places else []
+    W[tree.depth :] = [w[places] for m in tree.members if (places := m.among(nodes)) for w in m.further(kernel.W)]
     parents, alive = [], nodes
     for layer, above in enumerate(tree.parents, start=1):
         W[layer] = W[layer][alive]
         surviving = sorted({above[i] for i in alive})
         parents.append(tuple(surviving.index(above[i]) for i in alive))
         alive = surviving
-    oblique = tuple(nodes.index(i) for i in tree.oblique if i in nodes)
     smaller = replace(
         tree,
         coordinates=tuple(tuple(keep[i].nonzero()[:, 0].tolist()) for i in nodes),
         parents=tuple(parents),
         labels=tuple(tree.labels[i] for i in nodes) if tree.labels else (),
-        exponents=tuple(tree.q[i] for i in nodes) if tree.exponents else (),
-        oblique=oblique,
-        rank=tree.rank if oblique else 0,
+        kinds=tuple(tree.kinds[i] for i in nodes),
     )
     return replace(kernel, architecture=smaller, W=tuple(W))

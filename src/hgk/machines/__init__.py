@@ -1,0 +1,26 @@
+"""Trained machines: f = Σ α k over rows, and what is known of f at rows it has not seen."""
+
+from hgk.machines.base import Elsewhere, Machine, Sum
+from hgk.machines.centres import OnCentres, train_on_centres
+from hgk.machines.exact import Exact, Part, train
+from hgk.machines.mean import MeanOfMachines
+from hgk.machines.of_loss import FINE, OfLoss
+from hgk.machines.rows import Rows, clipped_risk, weighted_quantile, wrong_classes
+
+__all__ = [
+    "FINE",
+    "Elsewhere",
+    "Exact",
+    "Machine",
+    "MeanOfMachines",
+    "OfLoss",
+    "OnCentres",
+    "Part",
+    "Rows",
+    "Sum",
+    "clipped_risk",
+    "train",
+    "train_on_centres",
+    "weighted_quantile",
+    "wrong_classes",
+]

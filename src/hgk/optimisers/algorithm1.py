@@ -19,23 +19,21 @@ risks on D2 and D3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 import torch
 
+from hgk.events import Guarded, Searched
+from hgk.executor import Search
 from hgk.kernels import Architecture, HierarchicalKernel, Weights, isotropic
-from hgk.machines.base import Rows, train
-from hgk.optimisers.annealing import Annealing, anneal_all
-from hgk.optimisers.armijo import Descending, descend_all
-from hgk.optimisers.objective import Objective, Risk, risks_all
-from hgk.optimisers.wishes import side_by_side
+from hgk.machines import Rows
+from hgk.optimisers.annealing import Annealing
+from hgk.optimisers.armijo import Descending
+from hgk.optimisers.objective import Objective, Risk
 from hgk.progress import Progress
-from hgk.search.problems import MAIN, Choice, Problem
-from hgk.search.selection import FOLDS, Grid, fold_numbers, lam_grid, search_all, three_parts
+from hgk.search import FOLDS, SQUARES, Problem, fold_numbers, lam_grid, three_parts
 from hgk.storable import storable
 
 # With fewer rows than this D2 has no more than two of them, and a risk on two rows teaches nothing.
@@ -81,65 +79,19 @@ class Algorithm1:
         """The values of the paper's experiments."""
         return cls(M=15, L=10, N1=1000, N2=500, N3=10)
 
-    def learn(
-        self,
-        architecture: Architecture,
-        rows: Rows,
-        clip: float,
-        rng: np.random.Generator,
-        progress: Progress,
-        problem: Problem | None = None,
-    ) -> HierarchicalKernel:
-        """The kernel whose weights had the smallest risk on D3, of least squares or of the problem's loss."""
-        return together([self.search(architecture, rows, clip, rng, progress, problem)])[0]
-
-    def learn_together(
-        self,
-        parts: Sequence[tuple[Architecture, Rows, np.random.Generator, Progress]],
-        clip: float,
-        problem: Problem | None = None,
-    ) -> list[HierarchicalKernel]:
-        """Of several searches, side by side."""
-        return together([self.search(tree, rows, clip, rng, told, problem) for tree, rows, rng, told in parts])
-
     def search(
         self,
         architecture: Architecture,
         rows: Rows,
-        clip: float,
         rng: np.random.Generator,
         progress: Progress,
-        problem: Problem | None = None,
-    ) -> Search:
-        """The same as a generator, which asks for what is costly and is sent what came of it."""
+        problem: Problem = SQUARES,
+    ) -> Search[HierarchicalKernel]:
+        """The kernel whose weights had the smallest risk on D3, of the problem's loss."""
         kernel = HierarchicalKernel(architecture, architecture.start(rows.spread, rng))
         if architecture.tied or len(rows) < FEWEST_ROWS:
             return kernel
-        return (yield from _Run(self, kernel, rows, clip, rng, progress, problem).run())
-
-
-# What a search asks for, and by what it is fulfilled for many searches at once.
-Wish = Grid | Annealing | Descending | Risk
-FULFIL: dict[type, Callable[[Sequence], Sequence]] = {
-    Grid: search_all,
-    Annealing: anneal_all,
-    Descending: descend_all,
-    Risk: risks_all,
-}
-Search = Generator[Wish, Any, HierarchicalKernel]
-
-
-def together(searches: Sequence[Search]) -> list[HierarchicalKernel]:
-    """Searches side by side; wishes of one kind are fulfilled for all that have them."""
-    return side_by_side(searches, _fulfilled)
-
-
-def _fulfilled(wishes: dict[int, Wish]) -> dict[int, Any]:
-    found: dict[int, Any] = {}
-    for kind, fulfil in FULFIL.items():
-        some = {i: wish for i, wish in wishes.items() if isinstance(wish, kind)}
-        found |= zip(some, fulfil(list(some.values())), strict=True)
-    return found
+        return (yield from _Run(self, kernel, rows, rng, progress, problem).run())
 
 
 def plain_kernel(d: int) -> HierarchicalKernel:
@@ -150,18 +102,16 @@ def plain_kernel(d: int) -> HierarchicalKernel:
 class _Run:
     """The state of one run: D1, D2, D3, the current weights, and the best so far."""
 
-    def __init__(
-        self, settings: Algorithm1, kernel, rows: Rows, clip: float, rng, progress: Progress, problem: Problem | None
-    ):
-        self.settings, self.kernel, self.given, self.clip, self.problem = settings, kernel, rows, clip, problem
-        self.rows = rows if problem is None else replace(rows, Y=problem.labels(rows.Y.to(MAIN)).to(rows.Y))
+    def __init__(self, settings: Algorithm1, kernel, rows: Rows, rng, progress: Progress, problem: Problem):
+        self.settings, self.kernel, self.given, self.problem = settings, kernel, rows, problem
+        self.rows = replace(rows, Y=problem.labels(rows.Y))
         self.rng, self.progress = rng, progress
         self.D1, self.D2, D3 = three_parts(len(rows), rng)
         self.D3 = self.rows[torch.from_numpy(D3)]
         self.best, self.best_risk = kernel.W, float("inf")
         self.plain = plain_kernel(kernel.architecture.d)
 
-    def run(self) -> Search:
+    def run(self) -> Search[HierarchicalKernel]:
         W = self.kernel.W
         for i in range(self.settings.M):
             if self.progress.cut():
@@ -177,7 +127,7 @@ class _Run:
             return plain_kernel(self.kernel.architecture.d)
         return self.kernel.with_weights(self.best)
 
-    def _beats_plain(self) -> Generator[Wish, Any, bool]:
+    def _beats_plain(self) -> Search[bool]:
         """Is the best risk on D3 below the plain Gaussian machine's, by two standard errors of the difference?
 
         Two, because the weights were chosen on D3, if only among a handful of candidates.
@@ -187,27 +137,21 @@ class _Run:
         learned = yield from self._train(self.best)
         losses = [o.losses(o.kernel.multiply(D3.X, o.X1, o.alpha), D3) for o in (plain, learned)]
         gain, error = D3.mean(losses[0] - losses[1])
-        self.progress.report(stage="guard", plain_D3=D3.mean(losses[0])[0], learned_D3=D3.mean(losses[1])[0])
+        self.progress.report(Guarded(plain_D3=D3.mean(losses[0])[0], learned_D3=D3.mean(losses[1])[0]))
         return gain > 2 * error
 
-    def _train(self, W: Weights, kernel: HierarchicalKernel | None = None) -> Generator[Wish, Any, Objective]:
+    def _train(self, W: Weights, kernel: HierarchicalKernel | None = None) -> Search[Objective]:
         """α on D1, with λ and γ by cross-validation on D1."""
         part, D2 = (self.rows[torch.from_numpy(D)] for D in (self.D1, self.D2))
         kernel = (kernel or self.kernel).with_weights(W)
         fold_of = fold_numbers(len(part), min(FOLDS, len(part)), self.rng)
         given = self.given[torch.from_numpy(self.D1)]
         lams = lam_grid(part.size)
-        grid = yield Grid(kernel, given, fold_of, lams, self.clip, progress=self.progress, problem=self.problem)
-        found = grid.choice
-        kernel = kernel.with_gamma(found.gamma)
-        if isinstance(found, Choice) and self.problem is not None:
-            K, T, weight = (x.to(MAIN) for x in (kernel.matrix(part.X).double(), part.Y, part.weight))
-            alpha = self.problem.solve(K, T, weight, found.lams)[0].to(part.X)
-        else:
-            alpha = train(kernel, part, found.lam).alpha
-        return Objective(kernel, part.X, alpha, D2, self.clip, self.problem)
+        grid = yield self.problem.grid(kernel, given, fold_of, lams, progress=self.progress)
+        kernel = kernel.with_gamma(grid.choice.gamma)
+        return Objective(kernel, part.X, self.problem.coefficients(kernel, part, grid.choice), D2, self.problem)
 
-    def _searches(self, objective: Objective, W: Weights, i: int) -> Generator[Wish, Any, Weights]:
+    def _searches(self, objective: Objective, W: Weights, i: int) -> Search[Weights]:
         at_minimum = False
         for _ in range(self.settings.L):
             if self.progress.cut():
@@ -222,15 +166,11 @@ class _Run:
             yield from self._remember(objective, W, found.risk, i, how)
         return W
 
-    def _remember(
-        self, objective: Objective, W: Weights, risk_D2: float, i: int, how: str
-    ) -> Generator[Wish, Any, None]:
+    def _remember(self, objective: Objective, W: Weights, risk_D2: float, i: int, how: str) -> Search[None]:
         risk = yield Risk(objective, W, self.D3)
         if risk < self.best_risk:
             self.best, self.best_risk = W, risk
-        self.progress.report(
-            stage="algorithm1", round=i, step=how, risk_D2=risk_D2, risk_D3=risk, best_D3=self.best_risk
-        )
+        self.progress.report(Searched(round=i, how=how, risk_D2=risk_D2, risk_D3=risk, best_D3=self.best_risk))
 
     def _reshuffle(self) -> None:
         together = self.rng.permutation(np.concatenate([self.D1, self.D2]))

@@ -28,9 +28,9 @@ import numpy as np
 import torch
 
 from hgk.arrays import row_blocks
-from hgk.kernels import Architecture, Sweep, Weights
-from hgk.kernels.fused.chains import LONGEST, Moves
-from hgk.kernels.nodes import Pair
+from hgk.executor import Request
+from hgk.kernels import Architecture, Pair, Sweep, Weights
+from hgk.kernels.sweeps.compiled.chains import LONGEST, Moves
 from hgk.optimisers.objective import Objective, loads
 from hgk.progress import Progress
 
@@ -68,8 +68,8 @@ def draws(places: int, steps: int, rng: np.random.Generator) -> tuple[np.ndarray
 
 
 @dataclass(frozen=True)
-class Annealing:
-    """A wish for annealing: ``steps`` from W."""
+class Annealing(Request):
+    """Annealing: ``steps`` from W."""
 
     objective: Objective
     W: Weights
@@ -77,24 +77,31 @@ class Annealing:
     rng: np.random.Generator
     progress: Progress
 
+    def alone(self) -> Annealed:
+        return anneal_all([self])[0]
 
-def anneal_all(wishes: Sequence[Annealing]) -> list[Annealed]:
+    @classmethod
+    def together(cls, requests):
+        return anneal_all(requests)
+
+
+def anneal_all(requests: Sequence[Annealing]) -> list[Annealed]:
     """Every chain; on an accelerator those that the fused kernels take go together."""
     found: dict[int, Annealed] = {}
-    for together in loads(wishes, held=2):  # E as it was and E as proposed
+    for together in loads(requests, held=2):  # E as it was and E as proposed
         drawn = [draws(len(places_of(w.objective.kernel.architecture)), w.steps, w.rng) for w in together]
-        chains = Moves([wish.objective.chain(wish.W) for wish in together], drawn)
+        chains = Moves([request.objective.chain(request.W) for request in together], drawn)
         moved = chains.run(partial(_any_cut, together))
-        for wish, end in zip(together, moved, strict=True):
-            found[id(wish)] = Annealed(end.W, end.risk, end.accepted, min(wish.steps, chains.made))
-    for wish in wishes:
-        if id(wish) not in found:
-            found[id(wish)] = anneal(wish.objective, wish.W, wish.steps, wish.rng, wish.progress)
-    return [found[id(wish)] for wish in wishes]
+        for request, end in zip(together, moved, strict=True):
+            found[id(request)] = Annealed(end.W, end.risk, end.accepted, min(request.steps, chains.made))
+    for request in requests:
+        if id(request) not in found:
+            found[id(request)] = anneal(request.objective, request.W, request.steps, request.rng, request.progress)
+    return [found[id(request)] for request in requests]
 
 
-def _any_cut(wishes: Sequence[Annealing]) -> bool:
-    return any(wish.progress.cut() for wish in wishes)
+def _any_cut(requests: Sequence[Annealing]) -> bool:
+    return any(request.progress.cut() for request in requests)
 
 
 @dataclass
@@ -108,7 +115,7 @@ class Annealed:
 def anneal(objective: Objective, W: Weights, steps: int, rng: np.random.Generator, progress=None) -> Annealed:
     """``steps`` annealing steps from W; returns the last accepted weights, as the paper does.
 
-    The linear maps of oblique nodes are not the paper's and stay as they are.
+    The further weights of some kinds of nodes are not the paper's and stay as they are.
     """
     block, places = Block(objective, W), places_of(objective.kernel.architecture)
     accepted = i = 0

@@ -10,10 +10,10 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hgk.executor import Request, side_by_side
 from hgk.kernels import Weights
-from hgk.kernels.fused.chains import Slopes
+from hgk.kernels.sweeps.compiled.chains import Slopes
 from hgk.optimisers.objective import Objective, loads
-from hgk.optimisers.wishes import side_by_side
 from hgk.progress import Progress
 
 SLOPE = 1e-4
@@ -25,13 +25,20 @@ WIDEST = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Descending:
-    """A wish for a descent: at most ``steps`` from W."""
+class Descending(Request):
+    """A descent: at most ``steps`` from W."""
 
     objective: Objective
     W: Weights
     steps: int
     progress: Progress | None = None
+
+    def alone(self) -> Descent:
+        return descend_all([self])[0]
+
+    @classmethod
+    def together(cls, requests):
+        return descend_all(requests)
 
 
 @dataclass
@@ -62,21 +69,23 @@ def descend(objective: Objective, W: Weights, steps: int, progress: Progress | N
     return side_by_side([rule_of(W, steps, progress)], fulfil)[0]
 
 
-def descend_all(wishes: Sequence[Descending]) -> list[Descent]:
+def descend_all(requests: Sequence[Descending]) -> list[Descent]:
     """Every descent; on an accelerator those that the fused kernels take go together."""
     found: dict[int, Descent] = {}
-    narrow = [wish for wish in wishes if max(map(len, wish.objective.kernel.architecture.coordinates)) <= WIDEST]
+    narrow = [
+        request for request in requests if max(map(len, request.objective.kernel.architecture.coordinates)) <= WIDEST
+    ]
     for together in loads(narrow, held=1):
         found |= zip(map(id, together), _descend_together(together), strict=True)
-    for wish in wishes:
-        if id(wish) not in found:
-            found[id(wish)] = descend(wish.objective, wish.W, wish.steps, wish.progress)
-    return [found[id(wish)] for wish in wishes]
+    for request in requests:
+        if id(request) not in found:
+            found[id(request)] = descend(request.objective, request.W, request.steps, request.progress)
+    return [found[id(request)] for request in requests]
 
 
-def _descend_together(wishes: Sequence[Descending]) -> list[Descent]:
+def _descend_together(requests: Sequence[Descending]) -> list[Descent]:
     """Risks and gradients that the rules ask for are found in turns, one for all that have not ended."""
-    slopes = Slopes([wish.objective.chain(wish.W) for wish in wishes])
+    slopes = Slopes([request.objective.chain(request.W) for request in requests])
 
     def fulfil(asked: dict[int, At]) -> dict[int, Any]:
         risks = {c: at.W for c, at in asked.items() if not at.gradient}
@@ -84,7 +93,7 @@ def _descend_together(wishes: Sequence[Descending]) -> list[Descent]:
         values, pairs = slopes.at(risks, gradients)
         return {**values, **pairs}
 
-    return side_by_side([rule_of(wish.W, wish.steps, wish.progress) for wish in wishes], fulfil)
+    return side_by_side([rule_of(request.W, request.steps, request.progress) for request in requests], fulfil)
 
 
 def rule_of(W: Weights, steps: int, progress: Progress | None = None) -> Rule:

@@ -17,10 +17,11 @@ from typing import Protocol, TypeVar
 import torch
 
 from hgk.arrays import in_loads
-from hgk.kernels import HierarchicalKernel, Weights, fused
-from hgk.kernels.fused.chains import Chain, Chains
-from hgk.machines.base import Rows
-from hgk.search.problems import MAIN, Problem
+from hgk.executor import Request
+from hgk.kernels import HierarchicalKernel, Weights, compiled
+from hgk.kernels.sweeps.compiled.chains import Chain, Chains
+from hgk.machines import Rows
+from hgk.search import Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,14 +32,11 @@ class Objective:
     X1: torch.Tensor
     alpha: torch.Tensor
     D2: Rows
-    clip: float
-    problem: Problem | None = None
+    problem: Problem
 
     def losses(self, t: torch.Tensor, rows: Rows) -> torch.Tensor:
         """Of every row."""
-        if self.problem is None:
-            return ((t.clamp(-self.clip, self.clip) - rows.Y) ** 2).sum(1)
-        return self.problem.losses(rows.Y.to(MAIN), t.to(MAIN)).sum(1).to(t)
+        return self.problem.losses(rows.Y, t).sum(1)
 
     def risk_of(self, t: torch.Tensor, rows: Rows | None = None) -> float:
         rows = self.D2 if rows is None else rows
@@ -53,11 +51,7 @@ class Objective:
         """R(W) and ∂R/∂W."""
         kernel = self.kernel.with_weights(W)
         t = kernel.multiply(self.D2.X, self.X1, self.alpha)
-        if self.problem is None:
-            slopes = 2 * (t - self.D2.Y) * (t.abs() < self.clip)
-        else:
-            slopes = self.problem.slopes(self.D2.Y.to(MAIN), t.to(MAIN)).to(t)
-        g = slopes * (self.D2.weight / self.D2.weight.sum())[:, None]
+        g = self.problem.slopes(self.D2.Y, t) * (self.D2.weight / self.D2.weight.sum())[:, None]
         return self.risk_of(t), kernel.backward(g @ self.alpha.T, self.D2.X, self.X1)
 
     # ------------------------------------------------------------------------------ side by side with others
@@ -65,64 +59,70 @@ class Objective:
     @property
     def fits(self) -> bool:
         """Whether the fused kernels take it: smooth nodes in one or two layers, one output, least squares."""
-        tree = self.kernel.architecture
-        smooth = all(q == 2 for q in tree.q) and not tree.oblique
-        return smooth and fused.suits(tree, self.X1) and self.alpha.shape[1] == 1 and self.problem is None
+        suited = compiled.suits_chains(self.kernel.architecture, self.X1)
+        return suited and self.alpha.shape[1] == 1 and self.problem.exact
 
     def chain(self, W: Weights, rows: Rows | None = None) -> Chain:
         """The same for the fused kernels: R at W, on D2 or on other rows."""
         rows, kernel = self.D2 if rows is None else rows, self.kernel
         data = rows.X, self.X1, self.alpha.reshape(-1), rows.Y.reshape(-1), rows.weight
-        return Chain(kernel.architecture, W, *data, kernel.gamma, self.clip)
+        return Chain(kernel.architecture, W, *data, kernel.gamma, self.problem.clip)
 
 
-class Wish(Protocol):
+class OnObjective(Protocol):
     """Something to be done with an objective."""
 
     @property
     def objective(self) -> Objective: ...
 
 
-def rows_of(wish: Wish) -> Rows:
-    """D2, or the wish's own."""
-    rows = getattr(wish, "rows", None)
-    return wish.objective.D2 if rows is None else rows
+def rows_of(request: OnObjective) -> Rows:
+    """D2, or its own."""
+    rows = getattr(request, "rows", None)
+    return request.objective.D2 if rows is None else rows
 
 
-SomeWish = TypeVar("SomeWish", bound=Wish)
+SomeRequest = TypeVar("SomeRequest", bound=OnObjective)
 
 
-def loads(wishes: Sequence[SomeWish], held: int) -> list[list[SomeWish]]:
+def loads(requests: Sequence[SomeRequest], held: int) -> list[list[SomeRequest]]:
     """Those that the fused kernels grant together: alike, and their ``held`` blocks take half of the free memory."""
-    alike: dict[tuple, list[SomeWish]] = {}
-    for wish in wishes:
-        if wish.objective.fits:
-            X = wish.objective.X1
-            alike.setdefault((X.device, X.dtype, X.shape[1]), []).append(wish)
+    alike: dict[tuple, list[SomeRequest]] = {}
+    for request in requests:
+        if request.objective.fits:
+            X = request.objective.X1
+            alike.setdefault((X.device, X.dtype, X.shape[1]), []).append(request)
     need = partial(_bytes, held)
     return [load for group in alike.values() for load in in_loads(group, need, group[0].objective.X1.device)]
 
 
-def _bytes(held: int, wish: Wish) -> float:
+def _bytes(held: int, request: OnObjective) -> float:
     """Of its blocks, and of the rows, which are copied thrice."""
-    X1 = wish.objective.X1
-    n1, n2 = len(X1), len(rows_of(wish))
+    X1 = request.objective.X1
+    n1, n2 = len(X1), len(rows_of(request))
     return (held * n2 * n1 + 3 * (n1 + n2) * X1.shape[1]) * X1.dtype.itemsize
 
 
 @dataclass(frozen=True, eq=False)
-class Risk:
-    """A wish for R(W), on D2 or on other rows."""
+class Risk(Request):
+    """R(W), on D2 or on other rows."""
 
     objective: Objective
     W: Weights
     rows: Rows | None = None
 
+    def alone(self) -> float:
+        return risks_all([self])[0]
 
-def risks_all(wishes: Sequence[Risk]) -> list[float]:
+    @classmethod
+    def together(cls, requests):
+        return risks_all(requests)
+
+
+def risks_all(requests: Sequence[Risk]) -> list[float]:
     """Every risk; on an accelerator those that the fused kernels take go together."""
     found: dict[int, float] = {}
-    for together in loads(wishes, held=0):
-        risks = Chains([wish.objective.chain(wish.W, wish.rows) for wish in together]).risks()
+    for together in loads(requests, held=0):
+        risks = Chains([request.objective.chain(request.W, request.rows) for request in together]).risks()
         found |= zip(map(id, together), risks, strict=True)
-    return [found[id(w)] if id(w) in found else w.objective.risk(w.W, w.rows) for w in wishes]
+    return [found[id(w)] if id(w) in found else w.objective.risk(w.W, w.rows) for w in requests]

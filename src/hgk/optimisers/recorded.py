@@ -18,8 +18,8 @@ import torch
 from hgk.arrays import recorded, synchronise
 from hgk.criteria import LeaveOneOut
 from hgk.kernels import Weights
-from hgk.kernels.fused.sweep import FusedSweep, layout_of
-from hgk.optimisers.adam import LAM_BOUNDS, Run, pace
+from hgk.kernels.sweeps.compiled.sweep import FusedSweep, layout_of
+from hgk.optimisers.runs import LAM_BOUNDS, Run, pace
 
 
 class RecordedRun(Run):
@@ -28,7 +28,7 @@ class RecordedRun(Run):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         # double precision throughout: single saves a fifth of a step here, and cannot be decided on without waiting
-        self.criterion = LeaveOneOut(torch.float64)
+        self.criterion = self.settings.criterion or LeaveOneOut()
         device = self.rows.X.device
         self.layout = layout_of(self.kernel.architecture, device)
         self.theta, self.start, self.live = (

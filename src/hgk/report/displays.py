@@ -3,11 +3,11 @@
     KernelTreeDisplay     the kernel as a tree, as in the paper's Figure 1
     RelevanceDisplay      which columns matter, and how far the averaged kernels agree
     LearningDisplay       training curves, and the optimism of the criterion
-    EffectDisplay         what the model says as single columns move
+    EffectDisplay         what the model predicts as single columns change
 
 ``Display.from_estimator(model)`` computes and draws, ``.plot(ax=...)`` draws again; ``ax_`` and ``figure_`` are what
-was drawn. The numbers are those of :mod:`hgk.insight.findings`, and of the page that
-:func:`hgk.report.write_report` writes. matplotlib is imported when something is drawn.
+was drawn. The numbers are those of :mod:`hgk.insight`, and of the page that :func:`hgk.report.write_report` writes.
+matplotlib is imported when something is drawn.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hgk.insight import findings
-from hgk.insight.findings import Effect, Learning, Model, Relevance, Tree
-from hgk.report.palette import LOOKS
+from hgk.insight import Effect, Learning, Relevance, Tree, effect, kernel_trees, learning_curves, relevance
+from hgk.insight.fitted import Estimator, column_indices, column_names, most_important, output_names, require_model
+from hgk.report import palette
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-OURS, GREY = LOOKS["Ours (default)"].light, LOOKS["SVM"].light
-KINDS = {"smooth": LOOKS["DNN"].light, "rough": LOOKS["Ours (paper)"].light, "oblique": LOOKS["CatBoost"].light}
+OURS, GREY = palette.OURS.light, palette.GREY.light
 
 
 def _pyplot() -> Any:
@@ -46,7 +45,7 @@ def _axes(ax: Axes | None, width: float, height: float) -> Axes:
 
 
 def _panels(ax: Sequence[Axes] | None, many: int, width: float, height: float) -> np.ndarray:
-    """The axes given, or as many new ones as asked for, three beside each other."""
+    """The axes given, or as many new ones as asked for, three in a row."""
     if ax is None:
         across, down = min(3, many), -(-many // 3)
         size = width * across, height * down
@@ -74,7 +73,7 @@ class KernelTreeDisplay:
     Parameters
     ----------
     tree : Tree
-        From :func:`hgk.insight.findings.trees`.
+        From :func:`hgk.insight.kernel_trees`.
     columns : sequence of str
         Names of all columns.
     most : int, default=16
@@ -100,30 +99,27 @@ class KernelTreeDisplay:
         self.tree, self.columns, self.most = tree, tuple(columns), most
 
     @classmethod
-    def from_estimator(cls, model: Model, *, machine: int = 0, most: int = 16, ax: Axes | None = None):
+    def from_estimator(cls, model: Estimator, *, machine: int = 0, most: int = 16, ax: Axes | None = None):
         """Draw one of the kernels that ``model`` averages, by default the first."""
-        found = findings.trees(model)
-        if not 0 <= machine < len(found):
-            raise ValueError(f"machine={machine} was given; the model averages {len(found)}, counted from 0.")
-        return cls(found[machine], findings.column_names(model), most).plot(ax=ax)
+        trees = kernel_trees(model)
+        if not 0 <= machine < len(trees):
+            raise ValueError(f"machine={machine} was given; the model averages {len(trees)}, counted from 0.")
+        return cls(trees[machine], column_names(model), most).plot(ax=ax)
 
     def plot(self, ax: Axes | None = None):
         """Draw; returns the display."""
-        carried: dict[int, float] = {}
-        for edge in self.tree.edges:
-            carried[edge.column] = carried.get(edge.column, 0.0) + edge.share
-        shown = sorted(carried, key=lambda j: -carried[j])[: self.most]
-        layers = self.tree.layers
+        shown, layers = list(self.tree.column_shares)[: self.most], self.tree.layers
         rows = max(len(shown), *map(len, layers))
         ax = _axes(ax, 2.2 * (len(layers) + 1), 1 + 0.28 * rows)
+        colours = palette.node_colours(node.family for layer in layers for node in layer)
         place = {j: _spread(p, len(shown)) for p, j in enumerate(shown)}
-        self._lines(ax, place)
+        self._lines(ax, place, {family: colour.light for family, colour in colours.items()})
         for j in shown:
             ax.plot(0, place[j], "o", color="white", markeredgecolor=GREY, markersize=6, zorder=3)
             ax.text(-0.06, place[j], _text(self.columns[j]), ha="right", va="center", fontsize=9)
         for depth, layer in enumerate(layers, start=1):
             for i, node in enumerate(layer):
-                colour = OURS if depth == len(layers) else _colour(node.kind)
+                colour = OURS if depth == len(layers) else colours[node.family].light
                 _box(ax, depth, _spread(i, len(layer)), _text(node.name, 16), colour)
         ax.set_axis_off()
         ax.set_xlim(-0.6, len(layers) + 0.3)
@@ -132,26 +128,22 @@ class KernelTreeDisplay:
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _lines(self, ax: Axes, place: dict[int, float]) -> None:
+    def _lines(self, ax: Axes, place: dict[int, float], colours: dict[str, str]) -> None:
         first, widest = self.tree.layers[0], max((edge.weight for edge in self.tree.edges), default=1.0)
         for edge in self.tree.edges:
             if edge.column in place:
                 ends = place[edge.column], _spread(edge.node, len(first))
-                _line(ax, 0, *ends, edge.weight / widest, _colour(first[edge.node].kind))
+                _line(ax, 0, *ends, edge.weight / widest, colours[first[edge.node].family])
         for depth, (layer, above) in enumerate(pairwise(self.tree.layers), start=1):
             most = max(node.weight for node in layer) or 1.0
             for i, node in enumerate(layer):
                 ends = _spread(i, len(layer)), _spread(node.parent, len(above))
-                _line(ax, depth, *ends, node.weight / most, _colour(node.kind))
+                _line(ax, depth, *ends, node.weight / most, colours[node.family])
 
 
 def _spread(place: int, many: int) -> float:
     """Heights from top to bottom."""
     return 1 - (place + 0.5) / many
-
-
-def _colour(kind: str) -> str:
-    return KINDS.get(kind.split(",")[0], GREY)
 
 
 def _line(ax: Axes, depth: int, start: float, end: float, width: float, colour: str) -> None:
@@ -171,7 +163,7 @@ class RelevanceDisplay:
     Parameters
     ----------
     relevance : Relevance
-        From :func:`hgk.insight.findings.relevance`.
+        From :func:`hgk.insight.relevance`.
     columns : sequence of str
     most : int, default=20
 
@@ -195,21 +187,20 @@ class RelevanceDisplay:
         self.relevance, self.columns, self.most = relevance, tuple(columns), most
 
     @classmethod
-    def from_estimator(cls, model: Model, *, most: int = 20, ax: Axes | None = None):
-        """Draw the relevance of the ``most`` relevant columns."""
-        return cls(findings.relevance(model), findings.column_names(model), most).plot(ax=ax)
+    def from_estimator(cls, model: Estimator, *, most: int = 20, ax: Axes | None = None):
+        """Draw the ``most`` important columns."""
+        return cls(relevance(model), column_names(model), most).plot(ax=ax)
 
     def plot(self, ax: Axes | None = None):
         """Draw; returns the display."""
-        found = self.relevance
-        order = np.argsort(-found.mean, kind="stable")[: self.most]
+        order = np.argsort(-self.relevance.mean, kind="stable")[: self.most]
         ax = _axes(ax, 6, 1 + 0.28 * len(order))
         height = np.arange(len(order))
-        several = len(found.machines) > 1
-        spread: dict[str, Any] = {"xerr": found.deviation[order], "ecolor": "#222222", "capsize": 2} if several else {}
-        ax.barh(height, found.mean[order], color=OURS, **spread)
+        several, deviation = len(self.relevance.shares) > 1, self.relevance.deviation[order]
+        spread: dict[str, Any] = {"xerr": deviation, "ecolor": "#222222", "capsize": 2} if several else {}
+        ax.barh(height, self.relevance.mean[order], color=OURS, **spread)
         if several:
-            ax.plot(found.machines[:, order].T, height, "|", color="#222222", markersize=7)
+            ax.plot(self.relevance.kernels[:, order].T, height, "|", color="#222222", markersize=7)
         ax.set_yticks(height, [_text(self.columns[j]) for j in order])
         ax.invert_yaxis()
         ax.set_xlim(left=0)
@@ -224,7 +215,7 @@ class LearningDisplay:
     Parameters
     ----------
     learning : Learning
-        From :func:`hgk.insight.findings.learning`.
+        From :func:`hgk.insight.learning_curves`.
 
     Attributes
     ----------
@@ -248,9 +239,9 @@ class LearningDisplay:
         self.learning = learning
 
     @classmethod
-    def from_estimator(cls, model: Model, *, ax: Sequence[Axes] | None = None):
+    def from_estimator(cls, model: Estimator, *, ax: Sequence[Axes] | None = None):
         """Draw what ``history_`` holds."""
-        return cls(findings.learning(model)).plot(ax=ax)
+        return cls(learning_curves(model)).plot(ax=ax)
 
     def plot(self, ax: Sequence[Axes] | None = None):
         """Draw; returns the display. ``ax`` are two axes."""
@@ -261,11 +252,10 @@ class LearningDisplay:
         return self
 
     def _curves(self, ax: Axes) -> None:
-        kinds = list(dict.fromkeys(run.name.split(", fold ")[0] for run in self.learning.runs))
+        kinds = list(dict.fromkeys(run.kind for run in self.learning.runs))
         for run in self.learning.runs:
-            kind = run.name.split(", fold ")[0]
-            colour, first = f"C{kinds.index(kind)}", kind not in ax.get_legend_handles_labels()[1]
-            ax.plot(run.steps, run.criterion, color=colour, alpha=0.8, label=kind if first else None)
+            colour, first = f"C{kinds.index(run.kind)}", run.kind not in ax.get_legend_handles_labels()[1]
+            ax.plot(run.steps, run.criterion, color=colour, alpha=0.8, label=run.kind if first else None)
             ax.plot(run.watched_steps, run.watched, "D", color=colour, markersize=4)
         ax.set_xlabel("step")
         ax.set_ylabel("criterion")
@@ -284,19 +274,19 @@ class LearningDisplay:
         ax.set_yticks(range(len(names)), names)
         ax.invert_yaxis()
         ax.set_xlabel("mean squared error, labels in [-1, 1]")
-        ax.set_title("hollow: criterion; full: rows set aside", fontsize=10)
+        ax.set_title("hollow: criterion; solid: rows set aside", fontsize=10)
         ax.locator_params(axis="x", nbins=5)
 
 
 class EffectDisplay:
-    """Partial dependence: what the model says on average over rows as one column moves and the others stay.
+    """Partial dependence: the average prediction over rows as one column changes and the others stay as they are.
 
-    Thin lines are single rows; those of a regression are moved to start where the average does.
+    Thin lines are individual rows; those of a regression are shifted to start where the average does.
 
     Parameters
     ----------
     effects : list of Effect
-        From :func:`hgk.insight.findings.effect`.
+        From :func:`hgk.insight.effect`.
     outputs : sequence of str
         Names of the outputs.
 
@@ -323,7 +313,7 @@ class EffectDisplay:
     @classmethod
     def from_estimator(
         cls,
-        model: Model,
+        model: Estimator,
         X: Any = None,
         columns: Sequence[int | str] | None = None,
         *,
@@ -338,16 +328,15 @@ class EffectDisplay:
         X : table, optional
             Rows to average over; None takes the training rows.
         columns : sequence of str or int, optional
-            By name or number; None takes the six most relevant.
+            By name or number; None takes the six most important.
         output : int, optional
             Of several outputs or classes, the one to draw; None draws the first.
         ax : sequence of Axes, optional
             One per column.
         """
-        findings.require_model(model)
-        asked = findings.most_relevant(model, 6) if columns is None else findings.column_indices(model, columns)
-        effects = [findings.effect(model, j, X) for j in asked]
-        return cls(effects, findings.output_names(model)).plot(ax=ax, output=output)
+        require_model(model)
+        asked = most_important(model, 6) if columns is None else column_indices(model, columns)
+        return cls([effect(model, j, X) for j in asked], output_names(model)).plot(ax=ax, output=output)
 
     def plot(self, ax: Sequence[Axes] | None = None, output: int | None = None):
         """Draw; returns the display."""
@@ -355,8 +344,8 @@ class EffectDisplay:
         if not 0 <= k < len(self.outputs):
             raise ValueError(f"output={output} was given; the model has {len(self.outputs)}, counted from 0.")
         self.ax_ = _panels(ax, len(self.effects), 3.3, 2.6)
-        for effect, panel in zip(self.effects, self.ax_, strict=True):
-            _draw_effect(panel, effect, k)
+        for shown, panel in zip(self.effects, self.ax_, strict=True):
+            _draw_effect(panel, shown, k)
             panel.set_ylabel(_text(self.outputs[k]))
         self.figure_ = self.ax_[0].figure
         return self

@@ -1,46 +1,49 @@
-"""One look per method, in figures and on the page: a colour, and a shape for those who do not see the colour.
+"""The colours of reports and displays.
 
-Colours are Okabe and Ito's and Tol's, which differ for the colour-blind; eleven are too many for colours alone, so no
-two methods share a shape. On dark ground the dark ones are lightened.
+They are Okabe and Ito's and Tol's, which differ for the colour-blind. On dark ground the dark ones are lightened.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Look:
-    """Colours on light and dark ground; ``shape`` as matplotlib names its markers."""
+class Colour(NamedTuple):
+    """On light and on dark ground."""
 
     light: str
     dark: str
-    shape: str
 
 
-LOOKS = {
-    "SVM": Look("#5f5f5f", "#b5b5b5", "s"),
-    "HKL": Look("#8a5a2b", "#c99b6b", "v"),
-    "Ours (paper)": Look("#c88700", "#f0b840", "D"),
-    "Ours (default)": Look("#d55e00", "#ff8a3d", "o"),
-    "RF": Look("#00855f", "#2cc59b", "^"),
-    "DNN": Look("#0072b2", "#5bb0e6", "P"),
-    "LightGBM": Look("#2a9fd6", "#8fd3f7", "<"),
-    "CatBoost": Look("#b8508a", "#e59ac2", ">"),
-    "XGBoost": Look("#882255", "#d0709c", "X"),
-    "xRFM": Look("#7d7d1f", "#c5c55a", "h"),
-    "RealMLP": Look("#4b2e9b", "#a795f0", "*"),
-}
-SPARE = (Look("#444444", "#cccccc", "p"), Look("#777777", "#999999", "d"), Look("#222222", "#eeeeee", "8"))
+GREY = Colour("#5f5f5f", "#b5b5b5")
+BROWN = Colour("#8a5a2b", "#c99b6b")
+AMBER = Colour("#c88700", "#f0b840")
+VERMILION = Colour("#d55e00", "#ff8a3d")
+GREEN = Colour("#00855f", "#2cc59b")
+BLUE = Colour("#0072b2", "#5bb0e6")
+SKY = Colour("#2a9fd6", "#8fd3f7")
+PINK = Colour("#b8508a", "#e59ac2")
+WINE = Colour("#882255", "#d0709c")
+OLIVE = Colour("#7d7d1f", "#c5c55a")
+VIOLET = Colour("#4b2e9b", "#a795f0")
+
+OURS, SVM, FOREST = VERMILION, GREY, GREEN
+SERIES = (OURS, GREEN, BLUE, SKY, PINK, WINE, OLIVE, VIOLET)
+# Kinds of first-layer nodes by the name that a tree gives them, and colours for those it names otherwise.
+NODES = {"smooth": BLUE, "rough": AMBER, "oblique": PINK, "inner": GREY, "top": OURS}
+OTHER_NODES = (BROWN, GREEN, VIOLET, OLIVE, WINE, SKY)
 
 
-def looks(methods: Sequence[str]) -> dict[str, Look]:
-    """The look of each method; those unknown get the spare ones in turn.
+def node_colours(kinds: Iterable[str]) -> dict[str, Colour]:
+    """The colour of each kind of node.
 
     Examples
     --------
-    >>> from hgk.report.palette import looks
-    >>> looks(["RF", "mine"])["mine"].shape
-    'p'
+    >>> from hgk.report.palette import BROWN, node_colours
+    >>> node_colours(["smooth", "mine"])["mine"] == BROWN
+    True
     """
-    unknown = [m for m in methods if m not in LOOKS]
-    return {m: LOOKS[m] if m in LOOKS else SPARE[unknown.index(m) % len(SPARE)] for m in methods}
+    kinds = list(dict.fromkeys(kinds))
+    others = [kind for kind in kinds if kind not in NODES]
+    return {k: NODES[k] if k in NODES else OTHER_NODES[others.index(k) % len(OTHER_NODES)] for k in kinds}

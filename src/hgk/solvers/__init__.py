@@ -1,30 +1,38 @@
-"""Solvers: prepare(K) once, solve(state, Y, lam) many times; BoxDual and Newton take a loss as well."""
+"""Solvers: ``prepare`` once, ``solve`` often; each declares what it takes, and :func:`choose` finds one."""
 
-from hgk.losses import BoxLoss, Loss, SmoothLoss
-from hgk.solvers.base import Solution, Solver, Status
+from hgk.losses import Loss
+from hgk.solvers.base import Ask, Solution, Solver, Status, choose, register
 from hgk.solvers.box import BoxDual
 from hgk.solvers.convex import ConvexSolver
-from hgk.solvers.krylov import FoldRisks, fold_risks
+from hgk.solvers.krylov import Krylov
 from hgk.solvers.least_squares import Cholesky, Spectral
 from hgk.solvers.newton import Newton
 from hgk.solvers.nystrom import Nystrom
+from hgk.solvers.path import CholeskyPath
 
 __all__ = [
+    "Ask",
     "BoxDual",
     "Cholesky",
-    "FoldRisks",
+    "CholeskyPath",
+    "ConvexSolver",
+    "Krylov",
     "Newton",
     "Nystrom",
     "Solution",
     "Solver",
     "Spectral",
     "Status",
-    "fold_risks",
+    "choose",
+    "register",
     "solver_for",
 ]
 
+# An eigendecomposition before a factor: it is asked for only where there are many λ.
+register(Spectral(), Cholesky(), BoxDual(), Newton(), Nystrom(), Krylov(), CholeskyPath())
 
-def solver_for(loss: Loss, tol: float | None = None, floor: float = 0.0) -> ConvexSolver:
+
+def solver_for(loss: Loss, tol: float | None = None, floor: float = 0.0) -> Solver:
     """The solver that takes a loss; ``tol`` is the relative duality gap to be reached, None the solver's own.
 
     ``floor`` is for :class:`BoxDual`; Newton's last steps cost little.
@@ -35,11 +43,4 @@ def solver_for(loss: Loss, tol: float | None = None, floor: float = 0.0) -> Conv
     >>> [type(solver_for(loss)).__name__ for loss in (Hinge(), Logistic())]
     ['BoxDual', 'Newton']
     """
-    if isinstance(loss, BoxLoss):
-        return BoxDual(floor=floor) if tol is None else BoxDual(tol, floor=floor)
-    if isinstance(loss, SmoothLoss):
-        return Newton() if tol is None else Newton(tol)
-    raise TypeError(
-        f"{type(loss).__name__} is neither a BoxLoss, which BoxDual solves, nor a SmoothLoss, which Newton solves; "
-        "derive it from one of the two."
-    )
+    return choose(Ask(loss, certified=True)).to_precision(tol, floor)

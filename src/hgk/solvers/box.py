@@ -13,11 +13,8 @@ weight 0 has C_i = 0 and stays at 0: a fold that is held out costs no copy of K.
        F is right; where that is slow, interior points (:mod:`hgk.solvers.interior`), then and in later rounds;
     3. t = Kα everywhere, by the rows of K whose coefficient changed,
 
-each of which lowers the gap tenfold, until it is below ``tol`` for a t computed afresh.
-
-Chosen by measurement (benchmarks/losses.py; hinge, 2000 rows, λ = 1e-6): to a gap of 1e-3 it takes 0.08 s, descent
-alone 0.11 s, operator splitting with one factor 1.7 s; to 1e-8 0.34 s, descent alone 0.23 s. A first trial of
-semismooth Newton steps on Moreau envelopes alone, whose schedule was not tuned, converged at one of four λ.
+each of which lowers the gap tenfold, until it is below ``tol`` for a t computed afresh. How this compares with other
+methods is measured in benchmarks/losses.py.
 """
 
 from __future__ import annotations
@@ -27,19 +24,17 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from hgk.losses import BoxLoss, Loss
-from hgk.solvers.convex import Column, ConvexSolver, ConvexState, Found, product, relative
+from hgk.losses import Loss
+from hgk.solvers.convex import Column, ConvexSolver, ConvexState, SolvedColumn, product, relative
 from hgk.solvers.interior import interior
 from hgk.solvers.least_squares import cholesky
 
 # Rounds without a fall of the gap by a tenth, after which rounding is all that is left.
 STALLED = 20
-# Steps of descent per coordinate before a Newton step is tried. 3000 rows of magic, hinge, λ = 1e-7, relative gap 1e-5,
-# seconds: 2 steps 1.8, 5 steps 1.1, 10 steps 1.0, no Newton steps 2.0. A Newton step first, where most of the working
-# set is free, saves steps and no time.
+# Steps of descent per coordinate before a Newton step is tried.
 PATIENCE = 10
 # Interior points take over when the gap's last fall says that more than one pass of descent per so many coordinates is
-# to come: they cost a cube, it a square. Four paths over six λ, 3000 rows, seconds: 75 3.2, 150 3.0, 300 3.6.
+# to come: they cost a cube, it a square.
 SLOW = 150
 # Coordinates so near to a bound, as a share of the box, count as there until their part in the gap says otherwise
 TINY = 1e-3
@@ -72,18 +67,17 @@ class _Box:
     def descend(self, goal: float, most: int) -> int:
         from hgk.solvers.descent import descend  # numba is loaded when first needed
 
-        arrays = (x.numpy() for x in (self.K, self.low, self.high))
-        K, low, high = arrays
+        K, low, high = (x.numpy() for x in (self.K, self.low, self.high))
         return descend(K, low, high, self.tube, self.a.numpy(), self.G.numpy(), goal, most)
 
     def interior(self, goal: float, inside: float) -> int:
         """Interior points, in the place of many steps of the other kinds; how many there were."""
         F = (self.high > self.low).nonzero()[:, 0]
-        some = self.part(F)
-        y = some.K @ some.a - some.G  # what coordinates that cannot move have done is in G
-        found, steps = interior(some.K, y, some.low, some.high, self.tube, some.a, goal, inside)
-        change = torch.zeros_like(self.a).index_copy(0, F, found.inside - some.a)
-        new = replace(self, a=self.a.index_copy(0, F, found.inside), G=self.G + self.K @ change)
+        movable = self.part(F)
+        y = movable.K @ movable.a - movable.G  # what coordinates that cannot move have done is in G
+        points, steps = interior(movable.K, y, movable.low, movable.high, self.tube, movable.a, goal, inside)
+        change = torch.zeros_like(self.a).index_copy(0, F, points.inside - movable.a)
+        new = replace(self, a=self.a.index_copy(0, F, points.inside), G=self.G + self.K @ change)
         if new.gap() < self.gap():
             self.a, self.G = new.a, new.G
         return steps
@@ -120,6 +114,7 @@ class _Box:
         self.G += self.K[:, F] @ moves[best] if len(F) < len(self.a) else self.K @ moves[best]
 
 
+@dataclass(frozen=True)
 class BoxDual(ConvexSolver):
     """Working sets, greedy descent by pairs, Newton steps on the free coordinates.
 
@@ -138,23 +133,25 @@ class BoxDual(ConvexSolver):
     >>> from hgk.losses import Hinge
     >>> x, y = torch.tensor([-2.0, -1.0, 1.0, 2.0]), torch.tensor([[-1.0], [-1.0], [1.0], [1.0]])
     >>> solver = BoxDual()
-    >>> found = solver.solve(solver.prepare(torch.outer(x, x)), y, 0.01, Hinge())  # f(x) = x
-    >>> found.status.name, found.stats["gap"] <= 1e-5
+    >>> solution = solver.solve(solver.prepare(torch.outer(x, x)), y, 0.01, Hinge())  # f(x) = x
+    >>> solution.status.name, solution.stats["gap"] <= 1e-5
     ('SOLVED', True)
     """
 
+    tol: float = 1e-5
+    rounds: int = 100
+    tries: int = 20
+    floor: float = 0.0
+
+    needs = ("domain", "tube")
     idle_rows = True
 
-    def __init__(self, tol: float = 1e-5, rounds: int = 100, tries: int = 20, floor: float = 0.0):
-        self.tol, self.rounds, self.tries, self.floor = tol, rounds, tries, floor
+    def to_precision(self, tol: float | None = None, floor: float = 0.0) -> BoxDual:
+        return replace(self, tol=self.tol if tol is None else tol, floor=floor)
 
-    def _check(self, loss: Loss) -> None:
-        if not isinstance(loss, BoxLoss):
-            raise TypeError(f"BoxDual was given {type(loss).__name__}, which is smooth; use Newton, which takes such.")
-
-    def _found(
+    def solve_columns(
         self, state: ConvexState, labels: torch.Tensor, lam: float, loss: Loss, alpha: torch.Tensor
-    ) -> list[Found]:
+    ) -> list[SolvedColumn]:
         """One after the other: their working sets have little in common."""
         columns = (
             Column(state.K, labels[:, k].contiguous(), state.weight, lam, loss.column(k))
@@ -162,7 +159,7 @@ class BoxDual(ConvexSolver):
         )
         return [self._column(column, alpha[:, k].clone()) for k, column in enumerate(columns)]
 
-    def _column(self, column: Column, alpha: torch.Tensor) -> Found:
+    def _column(self, column: Column, alpha: torch.Tensor) -> SolvedColumn:
         K, y, C = column.K, column.y, column.C
         low, high = column.loss.domain(y)
         box = _Box(K, -C * high, -C * low, float(column.loss.tube), alpha, y)  # type: ignore[attr-defined]
@@ -191,15 +188,15 @@ class BoxDual(ConvexSolver):
             t, fresh = (work.G + y if len(A) == len(y) else t + product(K, change)), False
             counts["rounds"] += 1
         t = t if fresh else product(K, box.a)
-        found = Found(box.a, float(relative(*self._gap(column, box.a, t))), counts)
-        return self._rounded(column, box, found) if counts["interior"] else found
+        solved = SolvedColumn(box.a, float(relative(*self._gap(column, box.a, t))), counts)
+        return self._rounded(column, box, solved) if counts["interior"] else solved
 
     def _gap(self, column: Column, a: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The gap, and what it is relative to."""
         gap, primal = column.gap(a, t)
         return gap, primal.clamp_min(self.floor)
 
-    def _rounded(self, column: Column, box: _Box, found: Found) -> Found:
+    def _rounded(self, column: Column, box: _Box, solved: SolvedColumn) -> SolvedColumn:
         """Coordinates nearly at 0 or on a bound put there, since interior points have no zeros.
 
         If the gap needs it, the free ones make up for that by a Newton step.
@@ -214,9 +211,9 @@ class BoxDual(ConvexSolver):
                 new.newton()
                 a, t = new.a, product(column.K, new.a)
             gap = float(relative(*self._gap(column, a, t)))
-            if gap <= max(self.tol, found.gap):
-                return replace(found, alpha=a, gap=gap)
-        return found
+            if gap <= max(self.tol, solved.gap):
+                return replace(solved, alpha=a, gap=gap)
+        return solved
 
     def _start(self, column: Column, box: _Box, alpha: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """What was given or the best multiple of it, without what is nearly 0; or the slopes at f = 0, for large λ."""

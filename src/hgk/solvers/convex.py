@@ -15,16 +15,16 @@ by P(α), in ``stats["gap"]``.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 
 from hgk.losses import Loss
-from hgk.solvers.base import Solution, Status
+from hgk.solvers.base import SQUARED, Solution, Solver, Status
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Found:
+class SolvedColumn:
     """α of one column, the gap relative to P, and what it took."""
 
     alpha: torch.Tensor
@@ -80,11 +80,19 @@ class Found:
     counts: dict[str, int]
 
 
-class ConvexSolver(ABC):
-    """prepare(K) once, solve(state, Y, lam, loss) many times; a subclass finds the coefficients."""
+@dataclass(frozen=True)
+class ConvexSolver(Solver):
+    """Machines of any convex loss, certified by their duality gap; a subclass gives ``solve_columns``.
 
-    tol: float
-    idle_rows = False  # whether rows may have the weight 0, and α = 0 then
+    Parameters
+    ----------
+    tol : float
+        Duality gap to be reached, relative to the primal value.
+    """
+
+    tol: float = 1e-8
+
+    certified = True
 
     def prepare(self, K: torch.Tensor, sample_weight: torch.Tensor | None = None) -> ConvexState:
         """The matrix and the weights; a row of weight 0 is to be left out before, unless the solver takes such."""
@@ -94,7 +102,12 @@ class ConvexSolver(ABC):
         return ConvexState(K.to("cpu", torch.float64).contiguous(), weight.to("cpu", torch.float64))
 
     def solve(
-        self, state: ConvexState, Y: torch.Tensor, lam: float, loss: Loss, start: Solution | None = None
+        self,
+        state: ConvexState,
+        Y: torch.Tensor,
+        lam: float,
+        loss: Loss = SQUARED,
+        start: Solution | None = None,
     ) -> Solution:
         """The machine at λ, one column of α per column of ``Y``.
 
@@ -114,53 +127,49 @@ class ConvexSolver(ABC):
             ``stats`` holds ``gap``, the largest relative duality gap, and ``gaps``, one for each column; and what
             the solver counted, over all columns.
         """
-        self._check(loss)
+        self.check(loss)
         loss.check(Y)
         if not 0 < lam < float("inf"):
             raise ValueError(f"lam={lam} was given; this loss needs a finite regularisation > 0 (try 1e-3).")
         labels = Y.to(state.K)
         first = torch.zeros_like(labels) if start is None else start.alpha.to(state.K)
-        return self._solution(self._found(state, labels, float(lam), loss, first), Y)
+        return self._solution(self.solve_columns(state, labels, float(lam), loss, first), Y)
 
-    def path(self, state: ConvexState, Y: torch.Tensor, lams: Sequence[float], loss: Loss) -> list[Solution]:
-        """The machines at all ``lams``, in their order; solved from the largest λ down, each from the one before.
-
-        For box duals and steps of λ by a factor of three this is hardly faster than cold starts (benchmarks/losses.py).
-        """
-        found: dict[float, Solution] = {}
+    def path(self, state: ConvexState, Y: torch.Tensor, lams: Sequence[float], loss: Loss = SQUARED) -> list[Solution]:
+        """The machines at all ``lams``, in their order; solved from the largest λ down, each from the one before."""
+        solutions: dict[float, Solution] = {}
         last = None
         for lam in sorted(set(lams), reverse=True):
-            last = found[lam] = self.solve(state, Y, lam, loss, last)
-        return [found[lam] for lam in lams]
+            last = solutions[lam] = self.solve(state, Y, lam, loss, last)
+        return [solutions[lam] for lam in lams]
 
-    def _solution(self, found: list[Found], Y: torch.Tensor) -> Solution:
-        gaps = [one.gap for one in found]
+    def to_precision(self, tol: float | None = None, floor: float = 0.0) -> ConvexSolver:
+        return self if tol is None else replace(self, tol=tol)
+
+    def _solution(self, columns: list[SolvedColumn], Y: torch.Tensor) -> Solution:
+        gaps = [column.gap for column in columns]
         stats: dict[str, Any] = {"gap": max(gaps), "gaps": gaps}
-        for name in found[0].counts:
-            stats[name] = sum(one.counts[name] for one in found)
+        for name in columns[0].counts:
+            stats[name] = sum(column.counts[name] for column in columns)
         status = Status.SOLVED if stats["gap"] <= self.tol else Status.GAP_LEFT
         dtype = Y.dtype if Y.is_floating_point() else torch.float64
-        return Solution(torch.stack([one.alpha for one in found], 1).to(Y.device, dtype), status, stats)
+        return Solution(torch.stack([column.alpha for column in columns], 1).to(Y.device, dtype), status, stats)
 
     @abstractmethod
-    def _check(self, loss: Loss) -> None:
-        """Raise TypeError for a loss that this solver cannot solve, naming the one that can."""
-
-    @abstractmethod
-    def _found(
+    def solve_columns(
         self, state: ConvexState, labels: torch.Tensor, lam: float, loss: Loss, alpha: torch.Tensor
-    ) -> list[Found]:
+    ) -> list[SolvedColumn]:
         """One for each column, from the start α."""
 
 
 def product(K: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
     """Kα for a symmetric K; rows of K whose coefficient is 0 are not read where these are many."""
-    some = alpha.nonzero()[:, 0]
-    if len(some) > 0.7 * len(alpha):
+    index = alpha.nonzero()[:, 0]
+    if len(index) > 0.7 * len(alpha):
         return K @ alpha
     from hgk.solvers.descent import weighted_rows  # numba is loaded when first needed
 
-    return torch.from_numpy(weighted_rows(K.numpy(), some.numpy(), alpha[some].numpy()))
+    return torch.from_numpy(weighted_rows(K.numpy(), index.numpy(), alpha[index].numpy()))
 
 
 def relative(gap: torch.Tensor, primal: torch.Tensor) -> torch.Tensor:

@@ -16,7 +16,7 @@ With pivots δ_j, off-diagonals τ_j of T, and u_j the held-out rows of K (m q_j
     f_j = f_{j-1} + (ζ_j/δ_j) p_j.
 
 Every new vector is made orthogonal to all earlier ones. In exact arithmetic it is so already; in single
-precision the loss of orthogonality would cost three times the steps (n = 3000: 390 against 122).
+precision the loss of orthogonality would cost several times the steps.
 
 Small shifts converge slowly, and most of them need not: a machine that is still moving has at least the
 freedom of the resolved ones with larger λ. The loop ends when no unresolved λ has a smaller risk than the
@@ -27,6 +27,7 @@ the steps would not bring an unresolved λ below it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -34,6 +35,8 @@ from typing import NamedTuple
 import torch
 
 from hgk.arrays import accelerated, available_memory, recorded
+from hgk.losses import Loss
+from hgk.solvers.base import SQUARED, Solution, Solver, Status
 
 # Elements of the Krylov basis: many outputs and rows get fewer steps, and so fewer resolved λ.
 BASIS = 2**28
@@ -53,41 +56,89 @@ class FoldRisks:
     steps: int  # products with K
 
 
-def fold_risks(
-    K: torch.Tensor,
-    Y: torch.Tensor,
-    fold_of: torch.Tensor,
-    lams: torch.Tensor,
-    sample_weight: torch.Tensor | None = None,
-    clip: float = float("inf"),
-    tol: float = 1e-3,
-    max_steps: int = MOST_STEPS,
-    complete: bool = False,
-    known: float | torch.Tensor = float("inf"),
-) -> FoldRisks:
-    """Predict every row by the machine trained without the row's fold, for every width and λ.
+@dataclass(frozen=True)
+class KrylovState:
+    """Matrices (g, n, n), and whether there was one alone; the fold of each row, and its weight."""
 
-    The matrices may belong to problems of their own: labels, folds, λ and weights then have a leading axis g, too, and
-    ``known`` is a tensor. A problem with fewer rows is filled up by rows of K, and weights, that are zero.
+    K: torch.Tensor
+    alone: bool
+    fold_of: torch.Tensor
+    weight: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Krylov(Solver):
+    """All folds and all λ from shared Krylov spaces, one for each fold and output.
 
     Parameters
     ----------
-    K : (g, n, n) tensor
-        Kernel matrices, one per width; symmetric.
-    Y : (n, k) or (g, n, k) tensor
-    fold_of : (n,) or (g, n) integer tensor
-        The fold 0, 1, ... in which each row is held out; -1 for rows that every machine is trained on.
-    lams : (l,) or (g, l) tensor
     tol : float
         A λ is resolved when, over the last tenth of the steps, its held-out predictions moved by less
         than ``tol`` times their residuals, in the quadratic mean: its risk then stands to about 2·tol,
         far within the risk's own sampling error of √(2/n).
-    complete : bool
-        Go on until every λ is resolved.
-    known : float or (g,) tensor
-        The smallest risk that another width has reached.
+    max_steps : int
+        Products with K at most.
+
+    Examples
+    --------
+    >>> x = torch.linspace(-3, 3, 60, dtype=torch.float64)
+    >>> K, Y = torch.exp(-((x[:, None] - x) ** 2)), torch.sin(x)[:, None]
+    >>> solver = Krylov()
+    >>> state = solver.prepare(K, fold_of=torch.arange(60) % 5)
+    >>> solution = solver.solve(state, Y, torch.logspace(0, -3, 4), complete=True)
+    >>> int(solution.risks.argmin()), solution.predictions.shape
+    (3, torch.Size([4, 60, 1]))
     """
-    return _Lanczos(K, Y, fold_of, lams, sample_weight, clip).run(tol, max_steps, complete, known)
+
+    tol: float = 1e-3
+    max_steps: int = MOST_STEPS
+
+    needs = ("quadratic",)
+    held_out = True
+    most_outputs = 3
+
+    def prepare(
+        self, K: torch.Tensor, sample_weight: torch.Tensor | None = None, fold_of: torch.Tensor | None = None
+    ) -> KrylovState:
+        """One matrix (n, n), or (g, n, n), one for each width.
+
+        ``fold_of`` is the fold 0, 1, … that each row is held out in, -1 for rows that every machine is trained on;
+        where it is not given, every row is a fold. The matrices may belong to different problems: folds, weights,
+        labels and λ then have a leading axis g, too. A problem with fewer rows is filled up by rows of K, and weights,
+        that are zero.
+        """
+        fold_of = torch.arange(K.shape[-1], device=K.device) if fold_of is None else fold_of
+        weight = K.new_ones(fold_of.shape) if sample_weight is None else sample_weight.to(K)
+        return KrylovState(K[None] if K.dim() == 2 else K, K.dim() == 2, fold_of, weight)
+
+    def solve(
+        self,
+        state: KrylovState,
+        Y: torch.Tensor,
+        lam: torch.Tensor,
+        loss: Loss = SQUARED,
+        start: Solution | None = None,
+        *,
+        clip: float = math.inf,
+        complete: bool = False,
+        near: float | None = None,
+        known: float | torch.Tensor = math.inf,
+    ) -> Solution:
+        """Risks and clipped predictions at all λ ``lam``.
+
+        Every λ is resolved if ``complete``; else those that may be the best one. ``known`` is the smallest risk that
+        another width has reached, a number or one for each matrix. ``near`` is for
+        :class:`~hgk.solvers.CholeskyPath`.
+        """
+        self.check(loss)
+        lams = torch.as_tensor(lam, device=state.K.device)
+        folds = _Lanczos(state, Y, lams, clip).run(self.tol, self.max_steps, complete, known)
+        status = Status.SOLVED if bool(folds.resolved.any(-1).all()) else Status.UNRESOLVED
+        risks = folds.risks.double().masked_fill(~folds.resolved, math.inf)
+        predictions = folds.predictions.clamp(-clip, clip)
+        if state.alone:
+            risks, predictions = risks[0], predictions[0]
+        return Solution(status=status, stats={"steps": folds.steps}, risks=risks, predictions=predictions)
 
 
 class _Lanczos:
@@ -96,12 +147,11 @@ class _Lanczos:
     What all widths share has a leading axis of length 1.
     """
 
-    def __init__(self, K, Y, fold_of, lams, sample_weight, clip):
+    def __init__(self, state: KrylovState, Y: torch.Tensor, lams: torch.Tensor, clip: float):
+        K, fold_of, s = state.K, state.fold_of, state.weight
         if Y.dim() == 2:
-            Y, fold_of, lams = Y[None], fold_of[None], lams[None]
-            sample_weight = None if sample_weight is None else sample_weight[None]
+            Y, fold_of, lams, s = Y[None], fold_of[None], lams[None], s[None]
         k, F = Y.shape[2], int(fold_of.max()) + 1
-        s = K.new_ones(Y.shape[:2]) if sample_weight is None else sample_weight.to(K)
         train = fold_of[:, None, :] != torch.arange(F, device=K.device)[:, None]
         self.K, self.Y = K, Y.mT.to(K)
         held_out = s * (fold_of >= 0)
@@ -111,7 +161,7 @@ class _Lanczos:
         trained = self.m.any(1).any(0).nonzero()
         self.columns = int(trained.max()) + 1 if len(trained) else 0
         # the row of Q for every output and row, (1 or g, k, n)
-        self.own = fold_of.clamp_min(0)[:, None, :] * k + torch.arange(k, device=K.device)[:, None]
+        self.vector_of = fold_of.clamp_min(0)[:, None, :] * k + torch.arange(k, device=K.device)[:, None]
         # c_b = n_b λ, as (1 or g, l, F·k)
         self.shift = lams.to(K)[:, :, None] * (s[:, None] * train).sum(2).repeat_interleave(k, 1)[:, None]
         self.shift.clamp_min_(1e-30)  # a λ that is 0 in single precision would divide 0 by 0
@@ -125,7 +175,7 @@ class _Lanczos:
         tau = zeta.new_zeros(zeta.shape[0], zeta.shape[2])
         f = self.K.new_zeros(len(self.K), self.shift.shape[1], *self.Y.shape[1:])
         state = _State(q, torch.zeros_like(q), tau, torch.zeros_like(tau), zeta, torch.zeros_like(f[..., 0, :1]), f, f)
-        checked, check, risks = f, 8, f.new_full(f.shape[:2], float("inf"))
+        checked, check, risks = f, 8, f.new_full(f.shape[:2], math.inf)
         steps = _Recorded(self, state, max_steps) if accelerated(q) else _Steps(self, state)
         for step in range(1, max_steps + 1):
             steps.make()
@@ -147,7 +197,7 @@ class _Lanczos:
         """The recurrences above."""
         q, before, tau, size, zeta, pivot, p, f = state
         w = self._product(q * self.m)  # K (m q), all rows
-        u = w.gather(1, self.own.expand(len(w), -1, -1))[:, None]  # the held-out ones
+        u = w.gather(1, self.vector_of.expand(len(w), -1, -1))[:, None]  # the held-out ones
         v = w * self.m
         a = (v * q).sum(2)
         if basis.size == 0:
@@ -165,7 +215,7 @@ class _Lanczos:
         return _State(v * torch.where(tau > 0, 1 / tau, 0.0)[..., None], q, tau, size, zeta, pivot, p, f)
 
     def _product(self, V: torch.Tensor) -> torch.Tensor:
-        """K·Vᵀ, transposed. On two cores, for large n, one product per width: 2.8 ms against 6.4 ms (n = 3000)."""
+        """K·Vᵀ, transposed; for large n one product per width is faster on processors."""
         K, V = self.K[:, :, : self.columns], V[:, :, : self.columns]
         if self.K.shape[1] < 500 or (len(K) > 10 and accelerated(V)):
             return torch.bmm(K, V.transpose(1, 2)).transpose(1, 2)
@@ -174,8 +224,8 @@ class _Lanczos:
     def _rows(self, coefficient: torch.Tensor) -> torch.Tensor:
         """(g, l, F·k) -> (g, l, k, n): the coefficient of the fold in which each row is held out."""
         g, many = coefficient.shape[:2]
-        own = self.own.reshape(len(self.own), 1, -1).expand(g, many, -1)
-        return coefficient.gather(2, own).view(g, many, *self.own.shape[1:])
+        index = self.vector_of.reshape(len(self.vector_of), 1, -1).expand(g, many, -1)
+        return coefficient.gather(2, index).view(g, many, *self.vector_of.shape[1:])
 
     def _mean(self, values: torch.Tensor) -> torch.Tensor:
         """Over the held-out rows of (g, l, k, n), summed over outputs."""
@@ -187,7 +237,7 @@ class _Lanczos:
         return risks, self._mean(moved**2) <= tol**2 * risks + floor
 
     def _settled(self, risks: torch.Tensor, resolved: torch.Tensor, last: torch.Tensor, known) -> bool:
-        best = risks.masked_fill(~resolved, float("inf")).amin(1, keepdim=True)
+        best = risks.masked_fill(~resolved, math.inf).amin(1, keepdim=True)
         known = torch.as_tensor(known, dtype=risks.dtype, device=risks.device).reshape(-1, 1)
         hopeless = risks - 100 * (last - risks).abs() > known
         return bool((resolved | (risks >= best) | hopeless).all())
@@ -218,7 +268,7 @@ class _Recorded(_Steps):
     """On an accelerator: the thirty small operations of a step are launched as one graph.
 
     State and basis keep their place in memory, so the basis has its full size, filled up by zeros; when it is full, it
-    is doubled and the step recorded again. On an H200, 7000 rows: 1.1 ms a step without the graph.
+    is doubled and the step recorded again.
     """
 
     def __init__(self, lanczos: _Lanczos, state: _State, max_steps: int):

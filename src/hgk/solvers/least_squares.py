@@ -1,4 +1,4 @@
-"""The least-squares machine α = (K + nλ S⁻¹)⁻¹ y, and its exact leave-one-out and k-fold residuals.
+"""The least-squares machine α = (K + nλ S⁻¹)⁻¹ y, and its exact leave-one-out residuals.
 
 With sample weights S = diag(s) the system is made symmetric in β = S^{-1/2} α:
 
@@ -7,21 +7,22 @@ With sample weights S = diag(s) the system is made symmetric in β = S^{-1/2} α
 Two solvers share the formulas: :class:`Cholesky`, one factor per λ, and :class:`Spectral`, one
 eigendecomposition (about 20 factors' worth) for any number of λ.
 
-Let G = (K + nλ S⁻¹)⁻¹. The machine trained without the rows B, at the same c = nλ, leaves on B the residuals
+Let G = (K + nλ S⁻¹)⁻¹. The machine trained without row i, at the same c = nλ, leaves there the residual
 
-    r_B = y_B - f^(-B)(x_B) = (G_BB)⁻¹ α_B,       for one row    r_i = α_i / G_ii.
+    r_i = y_i - f^(-i)(x_i) = α_i / G_ii.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 
 from hgk.arrays import blocks, recording
-from hgk.solvers.base import Solution, Status, check_lam
+from hgk.losses import Loss
+from hgk.solvers.base import SQUARED, Solution, Solver, Status, check_lam
 
 
 @dataclass(frozen=True)
@@ -51,51 +52,40 @@ def symmetrise(K: torch.Tensor, sample_weight: torch.Tensor | None, overwrite: b
 
 @dataclass(frozen=True)
 class Factor:
-    """(K̃ + cI)⁻¹ at one c = nλ: how to multiply by it, its diagonal, and blocks and columns of it."""
+    """(K̃ + cI)⁻¹ at one c = nλ: how to multiply by it, its diagonal, and columns of it."""
 
     multiply: Callable[[torch.Tensor], torch.Tensor]
     diagonal: Callable[[], torch.Tensor]
-    block: Callable[[torch.Tensor], torch.Tensor]
     columns: Callable[[torch.Tensor], torch.Tensor]
     ridge_added: float = 0.0
 
 
-class LeastSquares(ABC):
+class DirectSolver(Solver):
     """Formulas common to both solvers; a subclass gives ``prepare`` and ``factor(state, c)``."""
 
-    @abstractmethod
-    def prepare(self, K: torch.Tensor, sample_weight: torch.Tensor | None = None, overwrite: bool = False): ...
+    needs = ("quadratic",)
 
     @abstractmethod
     def factor(self, state, c: float) -> Factor: ...
 
-    def solve(self, state, Y: torch.Tensor, lam: float) -> Solution:
-        return self._solution(state, Y, lam, lambda factor, beta: None)
+    def solve(
+        self, state, Y: torch.Tensor, lam: float, loss: Loss = SQUARED, start: Solution | None = None
+    ) -> Solution:
+        """α at λ, one column per output."""
+        self.check(loss)
+        return self._factored(state, Y, lam)[0]
 
     def loo(self, state, Y: torch.Tensor, lam: float) -> Solution:
         """The solution, and its leave-one-out residuals y_i - f^(-i)(x_i), one column per output."""
-        root = state.system.root
-        # r_i = α_i / G_ii with α = S^{1/2} β and G_ii = s_i G̃_ii
-        return self._solution(state, Y, lam, lambda factor, beta: beta / (root * factor.diagonal()[:, None]))
+        solution, factor = self._factored(state, Y, lam)
+        # r_i = α_i / G_ii, G_ii = s_i G̃_ii
+        return replace(solution, residuals=solution.alpha / (state.system.root**2 * factor.diagonal()[:, None]))
 
-    def kfold(self, state, Y: torch.Tensor, lam: float, folds: Sequence[torch.Tensor]) -> Solution:
-        """The solution, and residuals of each row under the machine without its fold; NaN for rows in no fold."""
-
-        def residuals(factor: Factor, beta: torch.Tensor) -> torch.Tensor:
-            r = torch.full_like(Y, float("nan"))
-            for B in folds:
-                # r_B = S^{-1/2} (G̃_BB)⁻¹ β_B
-                r[B] = torch.linalg.solve(factor.block(B), beta[B]) / state.system.root[B]
-            return r
-
-        return self._solution(state, Y, lam, residuals)
-
-    def _solution(self, state, Y: torch.Tensor, lam: float, residuals) -> Solution:
+    def _factored(self, state, Y: torch.Tensor, lam: float) -> tuple[Solution, Factor]:
         factor = self.factor(state, state.system.n * check_lam(lam))
         beta = factor.multiply(state.system.root * Y)
         status = Status.RIDGE_ADDED if factor.ridge_added else Status.SOLVED
-        stats = {"ridge_added": factor.ridge_added}
-        return Solution(state.system.root * beta, status, stats, residuals(factor, beta))
+        return Solution(state.system.root * beta, status, {"ridge_added": factor.ridge_added}), factor
 
 
 @dataclass(frozen=True)
@@ -103,25 +93,34 @@ class CholeskyState:
     system: Symmetrised
 
 
-# From so many rows on a solution alone comes from a factor in single precision; below, a factor takes milliseconds.
+# From so many rows a solution alone comes from a factor in single precision; below, a factor takes milliseconds.
 MIXED = 2000
 
 
-class Cholesky(LeastSquares):
+class Cholesky(DirectSolver):
     """One Cholesky factor per λ, n³/3 operations.
 
     For α alone the factor may be in single precision, at half the time and memory: conjugate gradients in double
     precision with it as preconditioner then need a few products (as in LAPACK's dsposv, which neither torch nor scipy
-    offers; at 6773 rows and nλ = 0.02, 1.2 s in place of 1.9 s). Where a dozen are not enough, the factor is taken in
-    double precision.
+    offers). Where a dozen are not enough, the factor is taken in double precision.
+
+    Examples
+    --------
+    >>> K, Y = torch.tensor([[1.0, 0.5], [0.5, 1.0]]), torch.tensor([[1.0], [1.0]])
+    >>> Cholesky().solve(Cholesky().prepare(K), Y, 0.25).alpha[:, 0]
+    tensor([0.5000, 0.5000])
     """
 
-    def solve(self, state: CholeskyState, Y: torch.Tensor, lam: float) -> Solution:
+    def solve(
+        self, state: CholeskyState, Y: torch.Tensor, lam: float, loss: Loss = SQUARED, start: Solution | None = None
+    ) -> Solution:
+        """α at λ, one column per output."""
+        self.check(loss)
         system = state.system
         if len(system.K) >= MIXED and system.K.dtype == torch.float64:
             beta = refined(system.K, system.n * check_lam(lam), system.root * Y)
             if beta is not None:
-                return Solution(system.root * beta, Status.SOLVED, {"ridge_added": 0.0}, None)
+                return Solution(system.root * beta, Status.SOLVED, {"ridge_added": 0.0})
         return super().solve(state, Y, lam)
 
     def prepare(
@@ -148,7 +147,6 @@ class Cholesky(LeastSquares):
         return Factor(
             multiply=lambda Y: torch.cholesky_solve(Y, L),
             diagonal=lambda: whole().diagonal(),
-            block=lambda B: whole()[B][:, B],
             columns=columns,
             ridge_added=ridge,
         )
@@ -178,7 +176,7 @@ def refined(K: torch.Tensor, c: float, B: torch.Tensor, tolerance: float = 1e-12
     for _ in range(most):
         if bool((r.norm(dim=0) <= goal).all()):
             return beta * scale
-        # Two triangular solves; torch.cholesky_solve copies L each time (7000 rows: 80 ms instead of 20).
+        # Two triangular solves; torch.cholesky_solve would copy L each time.
         z = torch.linalg.solve_triangular(L, r.float(), upper=False)
         z = torch.linalg.solve_triangular(L.mT, z, upper=True).double()
         now = (r * z).sum(0, keepdim=True)
@@ -260,8 +258,17 @@ class SpectralState:
     vectors: torch.Tensor
 
 
-class Spectral(LeastSquares):
-    """K̃ = Q Λ Qᵀ once; then every λ costs two products with Q."""
+class Spectral(DirectSolver):
+    """K̃ = Q Λ Qᵀ once; then every λ costs two products with Q.
+
+    Examples
+    --------
+    >>> K, Y = torch.tensor([[1.0, 0.5], [0.5, 1.0]]), torch.tensor([[1.0], [1.0]])
+    >>> [round(float(one.alpha[0]), 3) for one in Spectral().path(Spectral().prepare(K), Y, [0.25, 0.75])]
+    [0.5, 0.333]
+    """
+
+    fewest_lams = 20
 
     def prepare(
         self, K: torch.Tensor, sample_weight: torch.Tensor | None = None, overwrite: bool = False
@@ -283,7 +290,6 @@ class Spectral(LeastSquares):
         return Factor(
             multiply=lambda Y: Q @ (inverse[:, None] * (Q.T @ Y)),
             diagonal=lambda: (Q**2) @ inverse,
-            block=lambda B: (Q[B] * inverse) @ Q[B].T,
             columns=lambda index: (Q * inverse) @ Q[index].T,
             ridge_added=ridge,
         )

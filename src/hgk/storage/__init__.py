@@ -1,5 +1,20 @@
 """A fitted model as one file, and back; and other files, written whole or not at all."""
 
-from hgk.storage.files import ModelFileError, describe, load, save
+from hgk.storage.atomic import WriteError, open_regular, write_atomically
+from hgk.storage.files import describe, load, register, save
+from hgk.storage.schema import ModelFileError, is_model
+from hgk.storage.texts import STEERING, printable
 
-__all__ = ["ModelFileError", "describe", "load", "save"]
+__all__ = [
+    "STEERING",
+    "ModelFileError",
+    "WriteError",
+    "describe",
+    "is_model",
+    "load",
+    "open_regular",
+    "printable",
+    "register",
+    "save",
+    "write_atomically",
+]

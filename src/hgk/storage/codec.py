@@ -4,7 +4,7 @@
     list, tuple                              [...]
     mapping                                  {"pairs": [[key, value], ...]}
     array, tensor                            {"array": name}, with "order": "F" where columns lie together
-    dataclass                                {"type": name of the class, field: value, ...}
+    storable object                          {"type": name of the class, field: value, ...}
 
 ``Encoder`` walks an object; ``Decoder`` walks a type: it builds what the type allows and nothing else, so that a
 document decides about values, never about code. Where the type is a class, the document may name it or a subclass of
@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields
 from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -51,8 +51,8 @@ class Encoder:
             return self._array(value.detach().cpu().numpy(), place)
         if isinstance(value, np.ndarray):
             return self._array(value, place)
-        if is_dataclass(value) and not isinstance(value, type):
-            parts = {f.name: self(getattr(value, f.name), f"{place}.{f.name}") for f in fields(value)}
+        if KNOWN.get(type(value).__name__) is type(value):
+            parts = {f.name: self(getattr(value, f.name), f"{place}.{f.name}") for f in stored(type(value))}
             return {"type": type(value).__name__, **parts}
         if isinstance(value, Mapping):
             return {"pairs": [[self(k, place), self(v, f"{place}.{k}")] for k, v in value.items()]}
@@ -171,7 +171,7 @@ class Decoder:
         kind = _meant(document, hint)
         if kind is None:
             raise Malformed(f"{place} is {_short(document)} where {_name(hint)} is expected")
-        known: dict[str, Field] = {f.name: f for f in fields(kind)}
+        known: dict[str, Field] = {f.name: f for f in stored(kind)}
         given = {name: value for name, value in document.items() if name != "type"}
         strange = set(given) - set(known)
         lacking = [n for n, f in known.items() if n not in given and f.default is MISSING is f.default_factory]
@@ -188,6 +188,11 @@ class Decoder:
 
 
 _hints = cache(get_type_hints)
+
+
+def stored(kind: Any) -> list[Field]:
+    """The fields that a file holds: all but those of a working object."""
+    return [f for f in fields(kind) if not f.metadata.get("working")]
 
 
 def _meant(document: Any, hint: type) -> type | None:

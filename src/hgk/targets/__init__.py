@@ -1,0 +1,24 @@
+"""Labels <-> columns: the only place that knows what a label is."""
+
+from hgk.targets.base import Refinement, Target
+from hgk.targets.calibration import Calibration, Coupling, pairs_of
+from hgk.targets.classes import Classes
+from hgk.targets.few_values import FewValues
+from hgk.targets.numbers import Numbers
+from hgk.targets.pairs import Pairs
+from hgk.targets.quantiles import Quantiles
+from hgk.targets.scaling import Scaling
+
+__all__ = [
+    "Calibration",
+    "Classes",
+    "Coupling",
+    "FewValues",
+    "Numbers",
+    "Pairs",
+    "Quantiles",
+    "Refinement",
+    "Scaling",
+    "Target",
+    "pairs_of",
+]

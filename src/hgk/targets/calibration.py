@@ -31,7 +31,6 @@ import numpy as np
 import torch
 
 from hgk.storable import expect, storable
-from hgk.targets.pairs import pairs_of
 
 # Slopes beyond e^6 would claim more certainty than any number of rows can show.
 STEEPEST = 6.0
@@ -86,10 +85,15 @@ class Calibration:
         return self.log(torch.from_numpy(t)).exp().numpy()
 
 
+def pairs_of(classes: int) -> torch.Tensor:
+    """All a < b, one pair per row."""
+    return torch.combinations(torch.arange(classes))
+
+
 @storable
 @dataclass(frozen=True)
 class Coupling:
-    """The slope a of all pairs; t has a column for each, in the order of :func:`hgk.targets.pairs.pairs_of`."""
+    """The slope a of all pairs; t has a column for each, in the order of :func:`pairs_of`."""
 
     slope: float
 

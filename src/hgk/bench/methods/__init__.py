@@ -26,14 +26,14 @@ for folder in __path__[1:]:
             raise ValueError(f"The method's file {file} has the name of a built-in one; give it another name.")
 
 
-def _found() -> dict[str, Method]:
+def _all_methods() -> dict[str, Method]:
     """One object of every concrete subclass of Method, by name."""
     methods: dict[str, Method] = {}
     for file in pkgutil.iter_modules(__path__):
         module = _imported(file)
         for kind in vars(module).values():
-            own = inspect.isclass(kind) and issubclass(kind, Method) and kind.__module__ == module.__name__
-            if own and not inspect.isabstract(kind):
+            defined_here = inspect.isclass(kind) and issubclass(kind, Method) and kind.__module__ == module.__name__
+            if defined_here and not inspect.isabstract(kind):
                 if kind.name in methods:
                     raise ValueError(f"Two methods are named {kind.name!r}, one in {file.name}.py; rename one of them.")
                 methods[kind.name] = kind()
@@ -58,4 +58,4 @@ def _place(name: str) -> tuple[int, str]:
     return (ORDER.index(name) if name in ORDER else len(ORDER), name)
 
 
-METHODS = _found()
+METHODS = _all_methods()

@@ -27,11 +27,11 @@ class DNN(Method):
     def fit(self, X, y, seed, effort):
         candidates, schedule = (QUICK, Schedule(epochs=30)) if effort.quick else (ARCHITECTURES, Schedule())
         with threads(effort.threads):
-            found = choose(X, y, candidates, schedule, seed=seed, device=effort.device)
+            network = choose(X, y, candidates, schedule, seed=seed, device=effort.device)
         chosen = {
-            "architecture": list(found.architecture),
-            "validation": {"x".join(map(str, a)): e if isfinite(e) else None for a, e in found.candidates.items()},
-            "epochs": found.epochs,
-            "flops": found.flops,
+            "architecture": list(network.architecture),
+            "validation": {"x".join(map(str, a)): e if isfinite(e) else None for a, e in network.candidates.items()},
+            "epochs": network.epochs,
+            "flops": network.flops,
         }
-        return Fitted(found.predict, chosen)
+        return Fitted(network.predict, chosen)

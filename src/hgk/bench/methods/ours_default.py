@@ -2,6 +2,7 @@
 
 from hgk import HGKRegressor
 from hgk.bench.methods import Fitted, Method
+from hgk.events import Chosen, Judged, last, of_kind
 
 
 class OursDefault(Method):
@@ -11,7 +12,7 @@ class OursDefault(Method):
 
     def fit(self, X, y, seed, effort):
         model = HGKRegressor(device=effort.device, random_state=seed, time_budget=2 if effort.quick else None).fit(X, y)
-        trials = [e for e in model.history_ if e["stage"] == "candidate"]
-        held_out = {str(e["candidate"]): e.get("risk", e["honest"]) for e in trials}
-        averaged = next((e["candidates"] for e in reversed(model.history_) if e["stage"] == "chosen"), None)
+        judged, chosen = of_kind(model.history_, Judged), last(model.history_, Chosen)
+        held_out = {e.candidate: e.honest if e.risk is None else e.risk for e in judged}
+        averaged = None if chosen is None else list(chosen.candidates)
         return Fitted(model.predict, {"averaged": averaged, "held_out": held_out})

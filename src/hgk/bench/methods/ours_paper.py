@@ -4,6 +4,7 @@ import numpy as np
 
 from hgk import Algorithm1, HGKRegressor, inhomogeneous, two_layers
 from hgk.bench.methods import Fitted, Method
+from hgk.events import ArchitectureChosen, last
 
 
 class OursPaper(Method):
@@ -14,8 +15,10 @@ class OursPaper(Method):
     def fit(self, X, y, seed, effort):
         model = self._short(X.shape[1], seed) if effort.quick else HGKRegressor("paper", random_state=seed)
         model.set_params(device=effort.device).fit(X, y)
-        risks = next(e["risks"] for e in reversed(model.history_) if e["stage"] == "architecture")
-        nodes = len(model.kernel_.architecture.coordinates)
+        chosen = last(model.history_, ArchitectureChosen)
+        risks = [] if chosen is None else list(chosen.risks)
+        (_, kernel, _, _), *_ = model.machine_.terms
+        nodes = len(kernel.architecture.coordinates)
         return Fitted(model.predict, {"nodes": nodes, "risks": risks, "lam": model.lam_, "gamma": model.gamma_})
 
     def _short(self, d, seed):

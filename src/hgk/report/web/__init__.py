@@ -19,7 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from hgk.storage.files import write_atomically
+from hgk.storage import write_atomically
 
 
 def td(text: str, value: object = None, kind: str = "", title: str = "") -> str:

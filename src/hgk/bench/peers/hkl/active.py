@@ -135,8 +135,8 @@ class ActiveSet:
         self.hull.add(nodes)
 
     def _block(self, node: Node) -> Block:
-        own = self.node == self.hull.index[node]
-        return Block(self.Phi[:, own], self.sizes[own])
+        of_node = self.node == self.hull.index[node]
+        return Block(self.Phi[:, of_node], self.sizes[of_node])
 
     def _drop_idle(self, below: torch.Tensor) -> bool:
         """Leave nodes with next to nothing at or below them; their ancestors have no less, so a hull remains."""
@@ -204,9 +204,9 @@ class ActiveSet:
     def _reduced(self, lam: float) -> Reduced:
         ridge = self._ridge()
         d, ancestors, eta = (part.to(ridge.node.device) for part in (self._weights(), self.ancestors, self.eta))
-        found = solve(ridge, d, ancestors, eta, lam, self.tol / 2)
-        self.eta = found.eta.cpu()
-        return found
+        reduced = solve(ridge, d, ancestors, eta, lam, self.tol / 2)
+        self.eta = reduced.eta.cpu()
+        return reduced
 
     def _level(self, reduced: Reduced, lam: float) -> float:
         """Ω*² at which the gap is tol times the primal value."""
@@ -224,11 +224,11 @@ class ActiveSet:
         squares = torch.where(self.sizes[:, None] * layout.size >= self.design.truncation, squares, 0.0)
         by_node = squares.new_zeros(len(self.hull), squares.shape[1]).index_add_(0, self.node, squares)
         table = squares.new_zeros(len(self.hull), self.design.columns * levels)
-        found = table.index_add_(1, layout.column * levels + layout.level - 1, by_node).tolist()
+        sums = table.index_add_(1, layout.column * levels + layout.level - 1, by_node).tolist()
         values = {}
         for t in self.hull.sources:
             column, level = t[-1]
-            square = found[self.hull.index[t[:-1]]][column * levels + level - 1]
+            square = sums[self.hull.index[t[:-1]]][column * levels + level - 1]
             values[t] = square / self.design.weight(t) ** 2
         return values
 

@@ -86,8 +86,8 @@ class Bounds:
             times = 1 if r == c else 2
             table += (N @ R[:: self.levels].T).to(table) * times
             sums += torch.linalg.vecdot(N.index_select(0, last[0]), R.index_select(0, last[1])).to(sums) * times
-        found = table.tolist()
-        values = {t: found[place[t[:-1]]][t[-1][0]] for t in new}
+        totals = table.tolist()
+        values = {t: totals[place[t[:-1]]][t[-1][0]] for t in new}
         return values | dict(zip(higher, sums.tolist(), strict=True))
 
     def _from(self, nodes: list[Node], place: dict[Node, int], device) -> tuple[torch.Tensor, torch.Tensor]:

@@ -16,8 +16,8 @@ from hgk.arrays import blocks, tensor, threads_for
 from hgk.bench.peers.hkl.active import ActiveSet, Design, Solution
 from hgk.bench.peers.hkl.bases import Gaussians, Polynomials
 from hgk.estimators import checks
-from hgk.inputs.table import read, split
-from hgk.search.selection import FOLDS, fold_numbers
+from hgk.inputs import read, split
+from hgk.search import FOLDS, fold_numbers
 
 # λ in units of the labels' variance: two per decade, largest first, so that each solution starts the next.
 LAMS = 10.0 ** np.arange(-1, -8.1, -0.5)
@@ -236,9 +236,9 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
             for remark in remarks:
                 warnings.warn(remark, UserWarning, stacklevel=3)
         table = self._reader(columns)
-        for column, name, levels in zip(table.T, names, self._reader.levels, strict=True):
-            if levels is not None or np.isnan(column).any():
-                what = "NaN" if levels is None else "texts"
+        for j, (column, name) in enumerate(zip(table.T, names, strict=True)):
+            if self._reader.is_categorical(j) or np.isnan(column).any():
+                what = "texts" if self._reader.is_categorical(j) else "NaN"
                 raise ValueError(f"Column {name!r} contains {what}; HKLRegressor needs numbers, so fill or encode it.")
             checks.finite(column, name)
         return table
@@ -264,16 +264,16 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
         return LAMS[: int(np.argmin(risks)) + 1]
 
     def _store(self) -> None:
-        found = self._solution
-        self.nodes_, self.lam_ = list(found.nodes), float(found.lam)
-        self.zeta_, self.eta_ = found.zeta.numpy(), found.eta.numpy()
-        squares = np.bincount(found.node.cpu().numpy(), found.beta.cpu().numpy() ** 2, len(found.nodes))
+        solution = self._solution
+        self.nodes_, self.lam_ = list(solution.nodes), float(solution.lam)
+        self.zeta_, self.eta_ = solution.zeta.numpy(), solution.eta.numpy()
+        squares = np.bincount(solution.node.cpu().numpy(), solution.beta.cpu().numpy() ** 2, len(solution.nodes))
         self.norms_ = np.sqrt(squares)
-        self.intercept_ = float(self._in_units(found.intercept * self._y_scale + self._y_mean))
-        self.objective_, self.gap_ = found.primal, found.gap
-        self.converged_ = found.gap <= self.tol * found.primal
+        self.intercept_ = float(self._in_units(solution.intercept * self._y_scale + self._y_mean))
+        self.objective_, self.gap_ = solution.primal, solution.gap
+        self.converged_ = solution.gap <= self.tol * solution.primal
         shares = np.zeros(self.n_features_in_)
-        for node, square in zip(found.nodes, squares, strict=True):
+        for node, square in zip(solution.nodes, squares, strict=True):
             shares[[column for column, _ in node]] += square
         self.feature_importances_ = shares / (shares.sum() or 1.0)
 

@@ -1,0 +1,42 @@
+"""Rows as a fitted model takes them: from a table, or from those it was trained on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hgk.cli import tables
+from hgk.cli.shared import Unusable
+from hgk.estimators import HGKEstimator
+from hgk.inputs import is_mixed
+
+
+def read_rows(model: HGKEstimator, data: str, delimiter: str | None, decimal: str | None, notes: list[str]) -> Any:
+    """The model's columns of a table: a frame, or an array where the model knows no names."""
+    reader = model.model_.inputs.reader
+    marks = reader.marks
+    table = tables.read_table(data, delimiter, decimal, [name for name in reader.names if name not in marks], marks)
+    table.check(list(marks))
+    notes += table.notes_on(reader.names)
+    names = list(model.feature_names_in_) if hasattr(model, "feature_names_in_") else None
+    return _as_fitted(model, tables.select(table.frame, names, model.n_features_in_))
+
+
+def training_row(model: HGKEstimator, row: int) -> Any:
+    """A row as it was given to the fit."""
+    training = model.model_.need_training("Without --data, --row needs")
+    if row >= (rows := len(training.place)):
+        raise Unusable(f"--row {row} was given and the model saw {rows} rows; give 0 to {rows - 1}, or give --data.")
+    if training.place[row] < 0:
+        raise Unusable(f"Row {row} had weight 0 and is not in the model; give it by --data.")
+    cells = tables.decoded_row(model, training.table[training.place[row]])
+    types = {name: float if isinstance(value, float | None) else object for name, value in cells.items()}
+    return _as_fitted(model, pd.DataFrame({name: pd.Series([v], dtype=types[name]) for name, v in cells.items()}))
+
+
+def _as_fitted(model: HGKEstimator, X: pd.DataFrame) -> pd.DataFrame | np.ndarray:
+    if hasattr(model, "feature_names_in_"):
+        return X
+    return X.to_numpy(dtype=object).astype(str) if is_mixed(X) else X.to_numpy(dtype=float)

@@ -1,0 +1,17 @@
+"""Kinds of columns: one class each, tried in order when a model is fitted.
+
+    base        what a kind of column has to say
+    numeric     numbers, and texts that are numbers
+    category    texts that are categories
+    unchanged   any of these as it is, for kernels made by hand
+
+A kind from outside takes part after ``register``.
+"""
+
+from hgk.inputs.columns.base import Column, Settings
+from hgk.inputs.columns.category import Category
+from hgk.inputs.columns.numeric import Numeric
+from hgk.inputs.columns.registry import KINDS, kind_of, register
+from hgk.inputs.columns.unchanged import Unchanged
+
+__all__ = ["KINDS", "Category", "Column", "Numeric", "Settings", "Unchanged", "kind_of", "register"]

@@ -1,0 +1,108 @@
+"""Training rows, and means over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from hgk.storable import expect, real, storable
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Training rows: inputs X, outputs Y (one column each), sample weights s, and how often each row was given.
+
+    A row of weight s_i that was given m_i times stands for m_i repetitions of weight s_i / m_i. To leave one out is to
+    leave out one repetition. Without ``count`` every row was given once.
+    """
+
+    X: torch.Tensor
+    Y: torch.Tensor
+    weight: torch.Tensor
+    count: torch.Tensor | None = None
+
+    @classmethod
+    def check_parts(cls, parts: Mapping[str, Any]) -> None:
+        X, Y, weight = parts["X"], parts["Y"], parts["weight"]
+        expect(X.ndim == Y.ndim == 2 and weight.ndim == 1, "the training rows are not a table")
+        expect(len(X) == len(Y) == len(weight) > 1, "the training rows, labels and weights differ in number")
+        expect(all(real(t) for t in (X, Y, weight)), "the training rows are not finite numbers")
+        expect(bool((weight > 0).all()), "a training row has no weight")
+        count = parts.get("count")
+        counted = count is None or (count.shape == weight.shape and real(count) and bool((count > 0).all()))
+        expect(counted, "the training rows' numbers of repetitions do not fit them")
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    @property
+    def repetitions(self) -> torch.Tensor:
+        """m, 1 where not given."""
+        return torch.ones_like(self.weight) if self.count is None else self.count
+
+    @property
+    def given(self) -> float:
+        """Σ m, the number of rows as they were given."""
+        return float(self.repetitions.sum())
+
+    @property
+    def size(self) -> float:
+        """(Σ s)² / Σ s²/m, the number of repetitions that the weights amount to; the same for s and 2s."""
+        return float(self.weight.sum() ** 2 / (self.weight**2 / self.repetitions).sum())
+
+    def __getitem__(self, index) -> Rows:
+        return Rows(self.X[index], self.Y[index], self.weight[index], None if self.count is None else self.count[index])
+
+    def to(self, device: torch.device) -> Rows:
+        count = None if self.count is None else self.count.to(device)
+        return Rows(self.X.to(device), self.Y.to(device), self.weight.to(device), count)
+
+    def portion(self, index: torch.Tensor, weight: torch.Tensor) -> Rows:
+        """Of these rows as many repetitions as have this weight."""
+        whole = self[index]
+        return replace(whole, weight=weight, count=whole.repetitions * (weight / whole.weight))
+
+    def mean(self, values: torch.Tensor) -> tuple[float, float]:
+        """The weighted mean of one value per row, and its standard error: repetitions are independent."""
+        share = self.weight / self.weight.sum()
+        values = values.to(share)
+        mean = float(share @ values)
+        return mean, float((share**2 / self.repetitions) @ (values - mean) ** 2) ** 0.5
+
+    @property
+    def spread(self):
+        """E (x_j - x'_j)² over pairs of rows, per column: twice the variance."""
+        return 2 * self.X.var(0, correction=0).cpu().numpy()
+
+
+def clipped_risk(t: torch.Tensor, rows: Rows, clip: float) -> float:
+    """(1/n) Σ s_i (y_i - clip(t_i))², summed over outputs."""
+    losses = ((t.clamp(-clip, clip) - rows.Y) ** 2).sum(1)
+    return float((losses * rows.weight).sum() / rows.weight.sum())
+
+
+def wrong_classes(t: torch.Tensor, rows: Rows) -> dict[str, float]:
+    """The weighted share of rows whose class is not predicted, as "wrong"; nothing where labels are not all ±1."""
+    if not bool((rows.Y.abs() == 1).all()):
+        return {}
+    if rows.Y.shape[1] > 1:
+        missed = (t.argmax(1) != rows.Y.argmax(1)).double()
+    else:  # a value that is zero but for rounding is for neither class
+        missed = ((t[:, 0] > 0) != (rows.Y[:, 0] > 0)).double().masked_fill(t[:, 0].abs() < 1e-9, 0.5)
+    return {"wrong": float((missed * rows.weight).sum() / rows.weight.sum())}
+
+
+def weighted_quantile(values: torch.Tensor, weight: torch.Tensor, level: float) -> torch.Tensor:
+    """The smallest value v with weight(values <= v) >= level · (Σ weight + 1), over the last axis; ∞ if there is none.
+
+    With weights 1 it is the ⌈level (n + 1)⌉-th smallest value, as in conformal prediction.
+    """
+    ordered, order = values.sort(-1)
+    reached = weight[order].cumsum(-1) >= level * (float(weight.sum()) + 1) - 1e-9
+    place = reached.to(torch.int8).argmax(-1, keepdim=True)  # the first that is
+    found = ordered.gather(-1, place)[..., 0]
+    return torch.where(reached.any(-1), found, torch.inf)

@@ -1,0 +1,56 @@
+"""A run of Adam as something that a search asks for: one by one, or side by side on an accelerator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hgk.arrays import accelerated
+from hgk.executor import Request
+from hgk.kernels import HierarchicalKernel, compiled
+from hgk.machines import Rows
+from hgk.optimisers.recorded import RecordedRun, run_together
+from hgk.optimisers.runs import Run
+from hgk.progress import Progress
+
+if TYPE_CHECKING:
+    from hgk.optimisers.adam import Adam
+
+
+@dataclass(frozen=True, eq=False)
+class Steps(Request):
+    """All steps of a run from ``kernel`` and ``lam``; what comes back is the :class:`Run`."""
+
+    settings: Adam
+    kernel: HierarchicalKernel
+    rows: Rows
+    rng: np.random.Generator
+    progress: Progress
+    watched: Rows | None = None
+    clip: float = 1.0
+    lam: float = 1e-3
+
+    def begin(self, kind: type[Run] = Run) -> Run:
+        parts = self.settings, self.kernel, self.rows, self.rng, self.progress
+        return kind(*parts, watched=self.watched, clip=self.clip, lam=self.lam)
+
+    def alone(self) -> Run:
+        run = self.begin()
+        while run.proceed():
+            pass
+        return run
+
+    @property
+    def recordable(self) -> bool:
+        """Whether a step can be recorded, to be launched as one graph."""
+        return accelerated(self.rows.X) and compiled.suits(self.kernel.architecture, self.rows.X)
+
+    @classmethod
+    def together(cls, requests: Sequence[Steps]) -> list[Run]:
+        runs = {i: r.begin(RecordedRun) for i, r in enumerate(requests) if r.recordable}
+        for steps in {run.settings.steps for run in runs.values()}:
+            run_together([run for run in runs.values() if run.settings.steps == steps])  # type: ignore[misc]
+        return [runs[i] if i in runs else request.alone() for i, request in enumerate(requests)]
