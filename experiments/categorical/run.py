@@ -19,13 +19,13 @@ it is passed over with a word.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +40,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from threadpoolctl import threadpool_limits
 
 from hgk import HGKClassifier, __version__
+
+sys.path.append(str(Path(__file__).parents[1]))
+from records import fill
 
 Probabilities = Callable[[pd.DataFrame], np.ndarray]
 
@@ -193,20 +196,13 @@ def main() -> None:
     torch.set_num_threads(1)
     threadpool_limits(1)
     warnings.simplefilter("ignore")
-    known = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
-    done = {(row["set"], row["split"], row["method"]) for row in known}
-    for number in options.splits:
-        for name in options.sets:
-            for method in options.methods:
-                if (name, number, method) in done:
-                    continue
-                if reason := why_not(name, method):
-                    sys.stderr.write(f"{reason}; {name}, split {number} is passed over\n")
-                    continue
-                row = one(name, number, method)
-                with options.out.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-                print(row, flush=True)
+    possible = []
+    for name, method in product(options.sets, options.methods):
+        if reason := why_not(name, method):
+            sys.stderr.write(f"{reason}; {name} is skipped\n")
+        else:
+            possible.append((name, method))
+    fill(options.out, [(name, number, method) for number in options.splits for name, method in possible], one)
 
 
 if __name__ == "__main__":

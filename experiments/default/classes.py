@@ -9,16 +9,20 @@ split and method is appended; what the file has is not done again.
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from hgk.bench.datasets import load
 from hgk.bench.protocol import clipped_error, make_split
+
+sys.path.append(str(Path(__file__).parents[1]))
+from records import fill
 
 SETS = ["letter-recognition", "pendigits", "satimage", "shuttle"]
 
@@ -63,7 +67,7 @@ def realmlp(X: np.ndarray, c: np.ndarray, seed: int, threads: int) -> Probabilit
 METHODS = {"RF": forest, "LightGBM": lightgbm, "CatBoost": catboost, "RealMLP": realmlp}
 
 
-def one(data: Path, name: str, number: int, method: str, threads: int) -> dict:
+def one(data: Path, threads: int, name: str, number: int, method: str) -> dict:
     table = load(name, data)
     split = make_split(name, table.X, table.y, number)
     values, first, c = np.unique(split.y, return_index=True, return_inverse=True)
@@ -88,16 +92,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    lines = options.out.read_text().splitlines() if options.out.exists() else []
-    done = {(row["set"], row["split"], row["method"]) for row in map(json.loads, lines)}
-    for number in range(options.splits):
-        for method in options.methods:
-            for name in options.sets:
-                if (name, number, method) not in done:
-                    row = one(options.data, name, number, method, options.threads)
-                    with options.out.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
-                    print(name, number, method, f"{row['mse']:.5f}", f"{row['seconds']:.0f} s", flush=True)
+    runs = [(name, split, m) for split in range(options.splits) for m in options.methods for name in options.sets]
+    fill(options.out, runs, partial(one, options.data, options.threads))
 
 
 if __name__ == "__main__":

@@ -2,15 +2,18 @@
 
     python experiments/default/large.py --data FOLDER --out experiments/default/large.jsonl
 
-Methods and scaling as in ``hgk bench``; α comes from Nyström's machine. One row per set and method is appended.
+Methods and scaling as in ``hgk bench``; α comes from Nyström's machine. One row per set and method is
+appended; what the file has is not done again.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 import time
 import warnings
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +23,13 @@ from hgk.bench.datasets import load
 from hgk.bench.methods import METHODS, Effort
 from hgk.bench.protocol import as_numbers, clipped_error, to_cube
 
+sys.path.append(str(Path(__file__).parents[1]))
+from records import fill
 
-def one(name: str, method: str, data: Path, threads: int) -> dict:
+KEY = ("set", "method")
+
+
+def one(data: Path, threads: int, name: str, method: str) -> dict:
     table = load(name, data)
     X, order = as_numbers(table.X), np.random.default_rng(0).permutation(len(table.y))
     train, test = order[10_000:], order[:10_000]
@@ -44,12 +52,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     warnings.simplefilter("ignore")
-    for name in options.sets:
-        for method in options.methods:
-            row = one(name, method, options.data, options.threads)
-            with options.out.open("a") as file:
-                file.write(json.dumps(row, default=str) + "\n")
-            print(row, flush=True)
+    fill(options.out, product(options.sets, options.methods), partial(one, options.data, options.threads), KEY)
 
 
 if __name__ == "__main__":

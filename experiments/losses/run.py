@@ -19,10 +19,10 @@ in hgk.bench.methods; a peer that is not installed is passed over with a word.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 import warnings
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -32,6 +32,9 @@ from threadpoolctl import threadpool_limits
 
 from hgk import HGKClassifier, HGKQuantileRegressor, __version__
 from hgk.bench.protocol import as_numbers, split_rows, to_cube, training_rows
+
+sys.path.append(str(Path(__file__).parents[1]))
+from records import fill
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 CLASSES = ("magic", "cod-rna", "covtype", "satimage", "pendigits", "letter-recognition")
@@ -45,7 +48,7 @@ MOST_TREES, PATIENCE = 5000, 50
 def ours(**settings):
     def fit(X, y, seed):
         model = HGKClassifier(random_state=seed, n_jobs=1, **settings).fit(X, y)
-        return model.predict_proba, {"lam": model.lam_, "machines": len(model.machines_)}
+        return model.predict_proba, {"lam": model.lam_, "machines": len(model.machine_.terms)}
 
     return fit
 
@@ -82,7 +85,7 @@ def lightgbm_classes(X, y, seed):
 
 def our_quantiles(X, y, seed):
     model = HGKQuantileRegressor(quantiles=list(LEVELS), random_state=seed, n_jobs=1).fit(X, y)
-    return model.predict, {"lams": model.lams_.tolist(), "machines": len(model.machines_)}
+    return model.predict, {"lams": model.lams_.tolist(), "machines": len(model.machine_.terms)}
 
 
 def lightgbm_quantiles(X, y, seed):
@@ -162,7 +165,7 @@ def split(name: str, X: np.ndarray, y: np.ndarray, number: int, rows: int | None
     return *to_cube(X[train], X[test]), y[train], y[test]
 
 
-def one(name: str, number: int, method: str, data: Path, rows: int | None) -> dict:
+def one(data: Path, rows: int | None, name: str, number: int, method: str) -> dict:
     of_classes = name in CLASSES
     fit, _ = (METHODS if of_classes else QUANTILE_METHODS)[method]
     X, X_test, y, y_test = split(name, *table(name, data), number, rows)
@@ -190,21 +193,16 @@ def main() -> None:
     torch.set_num_threads(1)
     threadpool_limits(1)
     warnings.simplefilter("ignore")
-    known = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
-    done = {(row["set"], row["split"], row["method"]) for row in known}
-    for number in options.splits:
-        for name in options.sets:
-            methods = METHODS if name in CLASSES else QUANTILE_METHODS
-            for method, (_, package) in methods.items():
-                if (name, number, method) in done or (options.methods and method not in options.methods):
-                    continue
-                if package is not None and find_spec(package) is None:
-                    sys.stderr.write(f"{method} needs {package}, which is not installed\n")
-                    continue
-                row = one(name, number, method, options.data, options.rows)
-                with options.out.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-                print({key: row[key] for key in row if key != "chosen"}, flush=True)
+    possible = []
+    for name in options.sets:
+        methods = METHODS if name in CLASSES else QUANTILE_METHODS
+        for method in [m for m in methods if m in (options.methods or methods)]:
+            if (package := methods[method][1]) is not None and find_spec(package) is None:
+                sys.stderr.write(f"{method} needs {package}, which is not installed; {name} is skipped\n")
+            else:
+                possible.append((name, method))
+    runs = [(name, number, method) for number in options.splits for name, method in possible]
+    fill(options.out, runs, partial(one, options.data, options.rows))
 
 
 if __name__ == "__main__":

@@ -12,34 +12,27 @@ length of the longest so far, end after --limit seconds.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
+import sys
 import time
 import warnings
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import sklearn
 import torch
 
-import hgk
 from hgk.arrays import device_of
 from hgk.bench.methods import METHODS, Effort
 from hgk.bench.protocol import clipped_error, make_split
 
-Run = tuple[int, str, str]  # split, set, method: in this order, so that a cut leaves whole splits behind
+sys.path.append(str(Path(__file__).parents[1]))
+from records import circumstances, fill_side_by_side, prepare, prepared_sets
 
 
 def main() -> None:
     options = arguments()
-    prepare(options) if options.what == "prepare" else run_all(options)
+    prepare(options.out, options.data, options.sets) if options.what == "prepare" else run_all(options)
 
 
 def arguments() -> argparse.Namespace:
@@ -62,90 +55,30 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-# ---------------------------------------------------------------------------------------------------- prepare
-
-
-def prepare(options: argparse.Namespace) -> None:
-    from hgk.bench import datasets
-    from hgk.bench.protocol import as_numbers
-    from hgk.bench.runner import Source, fingerprint
-
-    arrays: dict[str, np.ndarray] = {}
-    for name in options.sets or datasets.SPECS:
-        try:
-            data = datasets.load(name, options.data)
-        except datasets.DataError as error:
-            print(error)
-            continue
-        arrays[f"{name}/X"], arrays[f"{name}/y"] = smallest(as_numbers(data.X)), data.y
-        arrays[f"{name}/data"] = np.array(fingerprint(Source(name, options.data)))
-    np.savez_compressed(options.out, **arrays)
-
-
-def smallest(X: np.ndarray) -> np.ndarray:
-    """The same numbers in the shortest type that holds them."""
-    for dtype in (np.int8, np.int16, np.float32):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            short = X.astype(dtype)
-        if np.array_equal(short.astype(float), X, equal_nan=True):
-            return short
-    return X
-
-
-# -------------------------------------------------------------------------------------------------------- run
-
-
 def run_all(options: argparse.Namespace) -> None:
-    begun, longest = time.monotonic(), 0.0
+    """In the order of splits, so that a limit leaves whole splits behind."""
     effort = Effort(threads=options.threads, device=str(device_of(options.device)), quick=options.quick)
-    todo, running = pending(options), set()
-    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
-        while True:
-            while todo and len(running) < options.jobs and time.monotonic() - begun + longest < options.limit:
-                running.add(pool.submit(row_of, options.npz, todo.pop(0), effort))
-            if not running:
-                break
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for row in (future.result() for future in done):
-                longest = max(longest, row["seconds"] + (row["predict_seconds"] or 0))
-                append(options.out, row)
-    print(f"{len(todo)} runs left, {time.monotonic() - begun:.0f} s, the longest {longest:.0f} s")
+    names = prepared_sets(options.npz, options.sets)
+    runs = [(name, split, method) for split in options.splits for name in names for method in options.methods]
+    fill_side_by_side(options.out, runs, partial(row_of, options.npz, effort), jobs=options.jobs, limit=options.limit)
 
 
-def pending(options: argparse.Namespace) -> list[Run]:
-    """Runs asked for that have no line yet."""
-    with np.load(options.npz) as data:
-        known = {key.split("/")[0] for key in data.files}
-    names = [name for name in known if name in (options.sets or known)]
-    asked = {(split, name, method) for split in options.splits for name in names for method in options.methods}
-    return sorted(asked - {(r["split"], r["set"], r["method"]) for r in stored(options.out) if r["status"] == "ok"})
-
-
-def stored(path: Path) -> Iterator[dict]:
-    """A line torn by a kill is passed over."""
-    for line in path.read_text().splitlines() if path.exists() else []:
-        with suppress(json.JSONDecodeError):
-            yield json.loads(line)
-
-
-def row_of(npz: Path, run: Run, effort: Effort) -> dict:
+def row_of(npz: Path, effort: Effort, name: str, split: int, method: str) -> dict:
     """One row of the store; a failed run is a result too: the others go on."""
-    split, name, method = run
     row = {"set": name, "split": split, "method": method, "status": "failed", "mse": None, "standard_error": None}
     row |= {"seconds": 0.0, "predict_seconds": None, "n_train": 0, "n_test": 0, "chosen": {}, "reason": None}
     effort = effort if METHODS[method].accelerated else replace(effort, device="cpu")
     torch.set_num_threads(effort.threads)
     begun = time.perf_counter()
     try:
-        row |= judged(npz, run, effort)
+        row |= judged(npz, effort, name, split, method)
     except Exception as error:
         row |= {"seconds": time.perf_counter() - begun, "reason": f"{type(error).__name__}: {error}"}
-    return row | circumstances(effort)
+    preset = "quick" if effort.quick else "paper"
+    return row | circumstances(effort.device, effort.threads) | {"preset": preset}
 
 
-def judged(npz: Path, run: Run, effort: Effort) -> dict:
-    number, name, method = run
+def judged(npz: Path, effort: Effort, name: str, number: int, method: str) -> dict:
     with np.load(npz) as data:
         X, y, fingerprint = data[f"{name}/X"].astype(float), data[f"{name}/y"], str(data[f"{name}/data"])
     split = make_split(name, X, y, number, effort.quick)
@@ -163,28 +96,6 @@ def judged(npz: Path, run: Run, effort: Effort) -> dict:
     mse, error = clipped_error(t, split.y_test)
     sizes = {"n_train": len(split.y), "n_test": len(t), "chosen": fitted.chosen, "data": fingerprint}
     return took | {"status": "ok", "mse": mse, "standard_error": error} | sizes
-
-
-def circumstances(effort: Effort) -> dict:
-    card = torch.cuda.get_device_name() if effort.device.startswith("cuda") else None
-    machine = ", ".join(filter(None, (f"{platform.system()} {platform.machine()}", f"{os.cpu_count()} cores", card)))
-    versions = {"hgk": hgk.__version__, "python": platform.python_version(), "torch": torch.__version__}
-    versions |= {"sklearn": sklearn.__version__, "numpy": np.__version__}
-    used = {"threads": effort.threads, "device": effort.device, "machine": machine}
-    used |= {"preset": "quick" if effort.quick else "paper"}
-    return used | {"versions": versions, "finished": datetime.now(UTC).isoformat(timespec="seconds")}
-
-
-def append(path: Path, row: dict) -> None:
-    """One whole line, on the disk before the next run ends; a torn one before it is closed."""
-    with path.open("ab+") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
-        closing = b"" if file.read(1) in (b"", b"\n") else b"\n"
-        file.write(closing + json.dumps(row, allow_nan=False).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    mse = "" if row["mse"] is None else f"{row['mse']:.5f}"
-    print(row["split"], row["set"], row["method"], mse, f"{row['seconds']:.1f} s", row["reason"] or "", flush=True)
 
 
 if __name__ == "__main__":
