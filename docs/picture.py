@@ -21,8 +21,8 @@ from sklearn.datasets import make_friedman1
 
 from hgk import HGKRegressor
 from hgk.bench import store
+from hgk.bench.palette import LOOKS
 from hgk.report.displays import KernelTreeDisplay
-from hgk.report.palette import LOOKS
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = "Ours (default)"

@@ -1,4 +1,4 @@
-"""make demo: the default model beside a plain Gaussian SVM and a random forest, on built-in data."""
+"""make demo: the default model compared with a plain Gaussian SVM and a random forest, on built-in data."""
 
 import time
 
@@ -31,7 +31,7 @@ METHODS = {
 
 
 def main():
-    sets = {"Friedman #1, 5 columns and 10 of noise": friedman, "diabetes (scikit-learn)": diabetes}
+    sets = {"Friedman #1, 5 informative columns and 10 of noise": friedman, "diabetes (scikit-learn)": diabetes}
     kernels = []
     for name, load in sets.items():
         X, y, columns, n = load()
@@ -48,9 +48,9 @@ def main():
                 learned = model
         order = np.argsort(-learned.feature_importances_)[:6]
         shares = ", ".join(f"{columns[j]} {learned.feature_importances_[j]:.2f}" for j in order)
-        print(f"  {plain_remark(learned) or f'the kernel leans on: {shares}'}")
+        print(f"  {plain_remark(learned) or f'most important columns: {shares}'}")
         kernels.append(learned.kernel_)
-    print(f"\nThe first kernel of the first set (columns and their ranks, x0 to x14):\n{kernels[0]}")
+    print(f"\nThe first kernel learned on the first data set (columns and their ranks, x0 to x14):\n{kernels[0]}")
 
 
 if __name__ == "__main__":

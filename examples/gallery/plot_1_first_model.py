@@ -1,10 +1,10 @@
 """
-A first model, beside gradient boosting
-=======================================
+A first model, compared with gradient boosting
+==============================================
 
-Friedman's first problem: five columns matter, two of them only together, and five are noise. There are 200 rows to
-learn from and 2000 to test on. One made-up problem says how to call the library, not which method is better; for that
-see :doc:`the recorded experiments </experiments/default>`.
+Friedman's first problem: five columns matter, two of them only in combination, and five are noise. There are 200
+training rows and 2000 test rows. One synthetic problem shows how to call the library, not which method is better; for
+that see :doc:`the recorded experiments </experiments/default>`.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +18,8 @@ X, y = make_friedman1(2200, n_features=10, noise=1.0, random_state=0)
 X_train, y_train, X_test, y_test = X[:200], y[:200], X[200:], y[200:]
 
 # %%
-# All have scikit-learn's interface. hgk scales the columns, learns the kernel's weights and chooses λ by itself.
+# All models have scikit-learn's interface. hgk scales the columns, learns the kernel's weights and chooses the
+# regularisation λ automatically.
 
 models = {
     "hgk": HGKRegressor(random_state=0),
@@ -29,7 +30,7 @@ models = {
 errors = {name: np.mean((m.fit(X_train, y_train).predict(X_test) - y_test) ** 2) for name, m in models.items()}
 
 # %%
-# No method can do better than the noise, whose variance is 1.
+# No method can have a smaller error than the variance of the noise, which is 1.
 
 fig, ax = plt.subplots(figsize=(7, 2.6), layout="constrained")
 bars = ax.barh(list(errors), list(errors.values()), color=["#2a6fb0", "#9db4c8", "#c9a66b", "#c9a66b"])
@@ -42,6 +43,6 @@ ax.set_xlabel("mean squared error on new rows")
 plt.show()
 
 # %%
-# What the kernel leans on: the share of its exponent that each column carries. Columns 5 to 9 are the noise.
+# The importance of each column is its share of the kernel's exponent. Columns 5 to 9 are the noise.
 
 print(models["hgk"].feature_importances_.round(3))

@@ -2,8 +2,8 @@
 Prediction intervals
 ====================
 
-``predict_interval`` gives jackknife+ intervals: every training row is left out once, exactly and without training
-again, and its error there says how far off a prediction can be.
+``predict_interval`` returns jackknife+ intervals: every training row is left out once, exactly and without refitting,
+and the errors on the rows left out determine the width.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +18,7 @@ X = x[:, None]
 model = HGKRegressor(random_state=0).fit(X[:200], y[:200])
 
 # %%
-# The intervals at 90 %, on a grid.
+# Intervals with 90 % coverage, on a grid.
 
 grid = np.linspace(-3, 3, 300)
 low, high = model.predict_interval(grid[:, None], coverage=0.9).T
@@ -30,9 +30,9 @@ ax.legend(frameon=False)
 plt.show()
 
 # %%
-# How many of 2000 new rows the intervals cover, at several levels.
+# The fraction of 2000 new rows that the intervals cover, at several levels.
 
 levels = [0.5, 0.7, 0.8, 0.9, 0.95]
 for level in levels:
     low, high = model.predict_interval(X[200:], level).T
-    print(f"asked for {level:.2f}, covered {np.mean((low <= y[200:]) & (y[200:] <= high)):.3f}")
+    print(f"requested {level:.2f}, covered {np.mean((low <= y[200:]) & (y[200:] <= high)):.3f}")

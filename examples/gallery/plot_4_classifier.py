@@ -1,9 +1,9 @@
 """
-A classifier, and its probabilities
-===================================
+A classifier and its class probabilities
+========================================
 
-Two moons that overlap. ``predict_proba`` maps the values of the decision function to probabilities by two slopes that
-are fitted to leave-one-out values, so that no rows have to be kept back for calibration.
+Two overlapping moons. ``predict_proba`` maps the values of the decision function to probabilities. The map is fitted to
+leave-one-out values, so no rows have to be held out for calibration.
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +20,8 @@ X_test, y_test = X[200:], y[200:]
 print(f"accuracy {model.score(X_test, y_test):.3f}, log-loss {log_loss(y_test, model.predict_proba(X_test)):.3f}")
 
 # %%
-# Left, the probability of the second moon. Right, what happened on new rows against what was said.
+# Left, the predicted probability of the second moon. Right, observed frequencies on new rows against predicted
+# probabilities.
 
 fig, (ax, curve) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
 u, v = np.meshgrid(np.linspace(-2, 3, 50), np.linspace(-1.5, 2, 50))

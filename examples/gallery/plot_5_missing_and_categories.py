@@ -2,9 +2,8 @@
 Categories and missing cells
 ============================
 
-A frame goes in as it is: text and categories become indicators, a missing cell becomes an indicator of its own. The
-table is made up: rent by area, year and district, in which a quarter of the years is missing, and rent is lower where
-it is.
+Pass a data frame as it is: text and categories become indicators, and so do missing cells. The table is synthetic: rent
+by area, year and district. A quarter of the years are missing, and rents are lower where the year is missing.
 """
 
 import matplotlib.pyplot as plt
@@ -29,14 +28,14 @@ frame.loc[unknown, "year"] = np.nan
 print(frame.head())
 
 # %%
-# Nothing is imputed or encoded beforehand; a district that the fit has not seen is taken, too.
+# Nothing has to be imputed or encoded beforehand. A district that was not in the training set is accepted too.
 
 model = HGKRegressor(random_state=0).fit(frame[:200], rent[:200])
 print(f"R² on 1000 new rows: {model.score(frame[200:], rent[200:]):.3f}")
 print(model.predict(pd.DataFrame({"area": [70.0, 70.0], "year": [2001.0, np.nan], "district": ["hills", "harbor"]})))
 
 # %%
-# What the model says about a flat of 70 m² in every district, by year, and where the year is missing (dots).
+# The predicted rent of a flat of 70 m² in each district, by year; the dots are predictions with a missing year.
 
 years = np.arange(1900, 2020, 5.0)
 fig, ax = plt.subplots(figsize=(7, 3.5), layout="constrained")

@@ -1,9 +1,9 @@
 """
-Groups of columns, by name
-==========================
+Named groups of columns
+=======================
 
-Where you know which columns belong together, say so: each group becomes a first-layer node, and its weight says how
-much the kernel leans on the group as a whole. A column may be in several groups.
+If you know which columns belong together, say so: each group becomes a first-layer node of the kernel's tree, and the
+node's weight shows how much the group as a whole matters. A column may be in several groups.
 """
 
 import matplotlib.pyplot as plt
@@ -21,7 +21,7 @@ place = np.sin(3 * frame["north"]) * frame["east"]
 y = volume + place + 0.1 * rng.standard_normal(n)
 
 # %%
-# "age" is in no group; such columns share a node of their own, "rest".
+# "age" is in no group; such columns share a node called "rest".
 
 groups = {"size": ["width", "height", "depth"], "place": ["north", "east"]}
 model = HGKRegressor(groups=groups, random_state=0).fit(frame[:200], y[:200])
@@ -30,7 +30,7 @@ for name, m in {"with groups": model, "without": free}.items():
     print(f"{name:12} R² on 1000 new rows: {m.score(frame[200:], y[200:]):.3f}")
 
 # %%
-# The nodes carry the names of the groups; here the labels do not depend on "age", and its line is thin.
+# The nodes are named after the groups. The target does not depend on "age", so its line is thin.
 
 KernelTreeDisplay.from_estimator(model)
 plt.show()

@@ -1,11 +1,11 @@
 """
-Reading the explanation of a prediction
-=======================================
+Explaining a prediction by training rows
+========================================
 
-A kernel machine predicts by a sum over its training rows. ``hgk.insight`` gives the terms of this sum, and the
-influence of every training row: the prediction, less what it would be without the row. Both are exact for the kernel
-and λ at hand; nothing is sampled, and no second model is fitted. The table is made up: rents by place and area, with
-three expensive spots.
+A kernel machine predicts by a sum over its training rows. ``hgk.insight`` computes the terms of this sum, and the
+influence of every training row: the prediction minus the prediction without the row. Both are exact for the learned
+kernel and λ; nothing is sampled, and no second model is fitted. The table is synthetic: rents by location and area,
+with three expensive spots.
 """
 
 import matplotlib.pyplot as plt
@@ -29,8 +29,8 @@ new = pd.DataFrame({"east": [3.1], "north": [7.5], "area": [84.0]})
 print(f"predicted rent: {model.predict(new)[0]:.0f}")
 
 # %%
-# The largest terms, and that all of them add up. Where a kernel is wide, as here, terms are large and cancel: the sum
-# is right, but single terms are not what a person would call reasons.
+# The largest terms, and a check that all terms add up. With a wide kernel, as here, terms are large and cancel: the sum
+# is right, but individual terms do not explain the prediction.
 
 found = contributions(model, new, k=5)
 rows = given_rows(model)[found.rows[0, 0]]
@@ -39,7 +39,7 @@ total = found.base[0] + found.contribution[0, 0].sum() + found.rest[0, 0]
 print(f"middle of the labels + these five + the rest = {total:.0f}")
 
 # %%
-# Influence does say what the prediction rests on: the flats around the place, and among those the similar ones.
+# The influence does explain it: the prediction depends most on the flats nearby, and among those on the similar ones.
 
 of_rows = influence(model, new)[0]
 most = np.argsort(-abs(of_rows))[:6]

@@ -1,9 +1,9 @@
 """
-The learned kernel in scikit-learn's machines
-=============================================
+The learned kernel in scikit-learn models
+=========================================
 
-``kernel_`` is a function of two tables. It serves as the kernel of a support vector machine, and, wrapped, of a
-Gaussian process, which brings a standard deviation.
+``kernel_`` is a function of two tables. It can be the kernel of a support vector machine and, wrapped, of a Gaussian
+process, which also predicts a standard deviation.
 """
 
 import matplotlib.pyplot as plt
@@ -21,7 +21,8 @@ kernel = HGKRegressor(random_state=0).fit(X_train, y_train).kernel_
 print(kernel)
 
 # %%
-# Support vector machines, for numbers and for whether the number is above the median; C is tuned for neither kernel.
+# Support vector machines, for regression and for classification (is y above its median?). C is tuned for neither
+# kernel.
 
 for name, given in {"learned": kernel, "rbf": "rbf"}.items():
     regression = SVR(kernel=given, C=30).fit(X_train, y_train)
@@ -30,7 +31,7 @@ for name, given in {"learned": kernel, "rbf": "rbf"}.items():
     print(f"{name:8} SVR R² {regression.score(X_test, y_test):.3f}   SVC accuracy {accuracy:.3f}")
 
 # %%
-# A Gaussian process: the weights stay as they are (``optimizer=None``), the noise is given.
+# A Gaussian process with the learned weights (``optimizer=None``) and a given noise level.
 
 process = GaussianProcessRegressor(GaussianProcessKernel(kernel) + WhiteKernel(0.05), normalize_y=True, optimizer=None)
 mean, deviation = process.fit(X_train, y_train).predict(X_test, return_std=True)
