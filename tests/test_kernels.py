@@ -237,6 +237,22 @@ def test_prints_as_a_tree():
     assert len(deep) == 1 + ARCHITECTURES["depth 4"].n_weights - int(ARCHITECTURES["depth 4"].mask.sum())
 
 
+def test_the_adapter_takes_a_mean_of_kernels_with_all_their_weights():
+    trees = ARCHITECTURES["depth 2, balanced"], ARCHITECTURES["all kinds"]
+    mean = MeanKernel.of([random_kernel(tree, seed) for seed, tree in enumerate(trees)], [3.0, 1.0])
+    adapter, X = GaussianProcessKernel(mean), points(9)
+    K, gradient = adapter(X, eval_gradient=True)
+    np.testing.assert_allclose(K, mean(X))
+    assert gradient.shape[2] == len(adapter.theta) == sum(len(GaussianProcessKernel(k).theta) for k in mean.kernels)
+    for place in (0, len(adapter.theta) - 1):
+        step = np.zeros(len(adapter.theta))
+        step[place] = 1e-5
+        up, down = (adapter.clone_with_theta(adapter.theta + sign * step)(X) for sign in (1, -1))
+        np.testing.assert_allclose(gradient[:, :, place], (up - down) / 2e-5, rtol=1e-5, atol=1e-9)
+    assert adapter == adapter.clone_with_theta(adapter.theta)
+    assert adapter != adapter.clone_with_theta(adapter.theta + step)
+
+
 @pytest.mark.parametrize("wrap", [lambda kernel: kernel, GaussianProcessKernel], ids=["itself", "adapter"])
 def test_works_in_svc(wrap):
     X = points(80)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 
 from hgk.arrays import require_memory, tensor
-from hgk.kernels import HierarchicalKernel
+from hgk.kernels import HierarchicalKernel, MeanKernel
+from hgk.kernels import Kernel as HGKKernel
+
+# Which kernel of a mean, which array of its weights, and the place there.
+Place = tuple[int, int, tuple[int, ...]]
 
 
 class GaussianProcessKernel(Kernel):
-    """A :class:`HierarchicalKernel` for ``GaussianProcessRegressor``; it works as ``SVC(kernel=...)`` too.
+    """A kernel, or a mean of several, for ``GaussianProcessRegressor``; it works as ``SVC(kernel=...)`` too.
 
     The hyper-parameters θ are the logarithms of the absolute weights, first layer first; ∂K/∂θ = w ∂K/∂w. γ
     is kept, since the top layer's weights can take its part, and so are further weights, such as oblique nodes' maps.
 
     Parameters
     ----------
-    kernel : HierarchicalKernel
+    kernel : HierarchicalKernel or MeanKernel
     weight_bounds : pair of floats or "fixed", default=(1e-5, 1e5)
 
     Examples
@@ -33,14 +39,17 @@ class GaussianProcessKernel(Kernel):
     True
     """
 
-    def __init__(self, kernel: HierarchicalKernel, weight_bounds=(1e-5, 1e5)):
+    def __init__(self, kernel: HGKKernel, weight_bounds=(1e-5, 1e5)):
         self.kernel = kernel
         self.weight_bounds = weight_bounds
 
-    def _places(self) -> list[tuple[int, tuple[int, ...]]]:
-        """(layer, index) of every weight, in the order of θ."""
-        free = self.kernel.architecture.free()[: self.kernel.architecture.depth]
-        return [(layer, tuple(index)) for layer, mask in enumerate(free) for index in mask.nonzero().tolist()]
+    def _places(self) -> list[Place]:
+        """(kernel of the mean, layer, index) of every weight, in the order of θ."""
+        trees = [kernel.architecture for _, kernel in self.kernel.terms]
+        masks = [
+            (m, layer, mask) for m, tree in enumerate(trees) for layer, mask in enumerate(tree.free()[: tree.depth])
+        ]
+        return [(m, layer, tuple(index)) for m, layer, mask in masks for index in mask.nonzero().tolist()]
 
     @property
     def hyperparameter_weights(self) -> Hyperparameter:
@@ -50,15 +59,19 @@ class GaussianProcessKernel(Kernel):
     def theta(self) -> np.ndarray:
         if self.hyperparameter_weights.fixed:
             return np.empty(0)
-        values = [abs(float(self.kernel.W[layer][index])) for layer, index in self._places()]
+        kernels = [kernel for _, kernel in self.kernel.terms]
+        values = [abs(float(kernels[m].W[layer][index])) for m, layer, index in self._places()]
         return np.log(np.maximum(values, np.finfo(float).tiny))
 
     @theta.setter
     def theta(self, theta) -> None:
-        W = [w.clone() for w in self.kernel.W]
-        for (layer, index), value in zip(self._places(), np.exp(theta), strict=False):
+        kernels = [kernel for _, kernel in self.kernel.terms]
+        weights = [[w.clone() for w in kernel.W] for kernel in kernels]
+        for (m, layer, index), value in zip(self._places(), np.exp(theta), strict=False):
+            W = weights[m]
             W[layer][index] = float(value) if W[layer][index] >= 0 else -float(value)
-        self.kernel = self.kernel.with_weights(tuple(W))
+        moved = tuple(kernel.with_weights(tuple(W)) for kernel, W in zip(kernels, weights, strict=True))
+        self.kernel = replace(self.kernel, kernels=moved) if isinstance(self.kernel, MeanKernel) else moved[0]
 
     @property
     def bounds(self) -> np.ndarray:
@@ -79,9 +92,11 @@ class GaussianProcessKernel(Kernel):
         require_memory(len(rows), len(rows), max(1, len(places)), torch.float64, "The kernel's gradient")
         gradient = np.empty((len(rows), len(rows), len(places)))
         if places:
-            for layer, index, dK in self.kernel.derivatives(rows):
-                if (layer, index) in places:
-                    gradient[:, :, places[layer, index]] = float(self.kernel.W[layer][index]) * dK.numpy()
+            for m, (share, kernel) in enumerate(self.kernel.terms):
+                for layer, index, dK in kernel.derivatives(rows):
+                    if (m, layer, index) in places:
+                        w = share * float(kernel.W[layer][index])
+                        gradient[:, :, places[m, layer, index]] = w * dK.numpy()
         return gradient
 
     def diag(self, X) -> np.ndarray:
@@ -91,13 +106,16 @@ class GaussianProcessKernel(Kernel):
         return True
 
     def __eq__(self, other) -> bool:
-        return (
-            type(self) is type(other)
-            and self.kernel.architecture == other.kernel.architecture
-            and self.kernel.gamma == other.kernel.gamma
-            and self.weight_bounds == other.weight_bounds
-            and all(torch.equal(a, b) for a, b in zip(self.kernel.W, other.kernel.W, strict=True))
-        )
+        if type(self) is not type(other) or self.weight_bounds != other.weight_bounds:
+            return False
+        ours, theirs = self.kernel.terms, other.kernel.terms
+        return len(ours) == len(theirs) and all(map(_same, ours, theirs))
 
     def __repr__(self) -> str:
         return f"GaussianProcessKernel({self.kernel!r})"
+
+
+def _same(one: tuple[float, HierarchicalKernel], other: tuple[float, HierarchicalKernel]) -> bool:
+    (p, a), (q, b) = one, other
+    alike = p == q and a.architecture == b.architecture and a.gamma == b.gamma
+    return alike and all(torch.equal(v, w) for v, w in zip(a.W, b.W, strict=True))
