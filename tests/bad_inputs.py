@@ -600,5 +600,6 @@ def workplace(folder):
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder, workplace(folder):
         text = page()
-    PAGE.write_text(text, encoding="utf-8")
-    print(f"{len(CASES)} cases in {PAGE}")
+    place = Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE
+    place.write_text(text, encoding="utf-8")
+    print(f"{len(CASES)} cases in {place}")

@@ -1,7 +1,7 @@
 """Solvers: ``prepare`` once, ``solve`` often; each declares what it takes, and :func:`choose` finds one."""
 
 from hgk.losses import Loss
-from hgk.solvers.base import Ask, Solution, Solver, Status, choose, register
+from hgk.solvers.base import Ask, Solution, Solver, Status, choose, register, unregister
 from hgk.solvers.box import BoxDual
 from hgk.solvers.convex import ConvexSolver
 from hgk.solvers.krylov import Krylov
@@ -26,6 +26,7 @@ __all__ = [
     "choose",
     "register",
     "solver_for",
+    "unregister",
 ]
 
 # An eigendecomposition before a factor: it is asked for only where there are many λ.

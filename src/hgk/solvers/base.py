@@ -189,13 +189,20 @@ def register(*solvers: Solver, first: bool = False) -> None:
 
     Examples
     --------
-    >>> from hgk.solvers import Cholesky, register
+    >>> from hgk.solvers import Cholesky, register, unregister
     >>> class Verbose(Cholesky):
     ...     needs = ("verbosity",)
-    >>> register(Verbose())  # taken for losses with this attribute
+    >>> verbose = Verbose()
+    >>> register(verbose)  # taken for losses with this attribute
+    >>> unregister(verbose)
     """
     place = 0 if first else len(_SOLVERS)
     _SOLVERS[place:place] = solvers
+
+
+def unregister(solver: Solver) -> None:
+    """Let :func:`choose` forget a solver that was registered."""
+    _SOLVERS.remove(solver)
 
 
 def choose(ask: Ask) -> Solver:
