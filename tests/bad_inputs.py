@@ -204,7 +204,7 @@ def _tables():
     yield "cells that are bytes", fit(FRAME.assign(b=[b"x"] * 30)), TypeError
     yield "several columns of one name", fit(FRAME.set_axis(["a", "b", "a"], axis=1)), ValueError
     yield "numbers in which a comma may mean two things", fit(_written("1,234", "5,678")), ValueError
-    yield "percents beside other numbers", fit(_written("88%", "0.5")), ValueError
+    yield "percents mixed with other numbers", fit(_written("88%", "0.5")), ValueError
     yield "several currencies in a column", fit(_written("$5", "€6")), ValueError
     yield "at predict: other names", lambda: fitted().predict(FRAME), ValueError, "theirs"
     yield "at predict: another number of columns", lambda: PLAIN.fit(X, Y).predict(X[:, :2]), ValueError

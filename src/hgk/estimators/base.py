@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -45,7 +46,7 @@ def _whole_or_not_at_all(estimator: BaseEstimator) -> Iterator[None]:
         raise
 
 
-class HGKEstimator(FittedAttributes, BaseEstimator):
+class HGKEstimator(FittedAttributes, BaseEstimator, ABC):
     """Reads tables, makes a task of them, lets a learner learn, keeps the model.
 
     A subclass says which loss and which target: ``make_loss()`` and ``make_target(y, weight, loss)``.
@@ -55,11 +56,13 @@ class HGKEstimator(FittedAttributes, BaseEstimator):
     # of columns that were read from texts before they came to fit, by name
     _marks: Mapping[str, Marks] | None = None
 
+    @abstractmethod
     def make_loss(self) -> Loss:
-        raise NotImplementedError
+        """The loss that the parameters say."""
 
+    @abstractmethod
     def make_target(self, y: np.ndarray, weight: np.ndarray, loss: Loss) -> Target:
-        raise NotImplementedError
+        """How these labels are treated; override it to treat them in another way."""
 
     def fit(self, X, y, sample_weight=None):
         """Learn the kernel's weights, choose (λ, γ), and train the machine.

@@ -17,7 +17,7 @@ from hgk.optimisers import Adam, Algorithm1
 
 @dataclass(frozen=True)
 class Constraint:
-    """Which values a parameter takes, and the end of the sentence for others; ``{names}`` lists the presets."""
+    """Which values a parameter takes, and the end of the sentence for others."""
 
     holds: Callable[[Any], bool]
     expected: str
@@ -108,7 +108,7 @@ CONSTRAINTS: dict[str, Constraint] = {
 
 
 def check(parameters: Mapping[str, Any]) -> None:
-    """Raise an error of one sentence for the first parameter that is not allowed, alone or beside others."""
+    """Raise an error of one sentence for the first parameter that is not allowed, alone or in combination."""
     preset = parameters["preset"]
     if not isinstance(preset, str) or preset not in PRESETS:
         raise ValueError(f"preset={preset!r} is unknown; use one of {', '.join(map(repr, PRESETS))}.")

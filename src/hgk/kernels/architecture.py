@@ -1,6 +1,6 @@
 """A hierarchy as pure description: its depth, its nodes, and the columns each first-layer node sees.
 
-A tree of depth m has m layers. First-layer node i compares two rows on the columns I_i, in the way of its kind
+A tree of depth m has m layers. First-layer node i compares two rows on the columns I_i, as its kind defines
 (:mod:`hgk.kernels.nodes`); a node of layer l > 1 combines its children in layer l - 1; the last layer is the single top
 node. The weights W are one array per layer, and more where kinds have further weights:
 
