@@ -80,7 +80,8 @@ function logTicks(low, high, room) {
 }
 // ``draw`` now, and again whenever the window has another width.
 function redraw(draw) {
-  let width = 0;
+  let width = innerWidth;
+  draw(); // at once, so that a page that has loaded is drawn; the observer's first call comes a frame later
   new ResizeObserver(() => { if (innerWidth !== width) { width = innerWidth; hide(); draw(); } }).observe(document.body);
   addEventListener("scroll", hide, { passive: true });
 }
