@@ -401,7 +401,8 @@ def test_an_id_of_texts_carries_nothing_and_that_is_said(call, tmp_path):
     ids = [str(uuid.UUID(int=int(v))) for v in RNG.integers(2**62, size=N)]
     frame, y = pd.DataFrame({"key": ids, "x": OTHER}), np.sin(5 * OTHER)
     model, said = heard(lambda: HGKRegressor(random_state=0, time_budget=1.0).fit(frame, y))
-    assert model.feature_importances_.tolist() == [0.0, 1.0]
+    assert model.feature_importances_[0] == 0
+    assert model.feature_importances_[1] == pytest.approx(1.0)
     assert sum("Column 'key' has 120 different texts, nearly one for each row" in s for s in said) == 1
     np.testing.assert_array_equal(model.predict(frame), model.predict(frame.assign(key="new")))
     hgk.save(model, tmp_path / "m.hgk")
