@@ -118,8 +118,7 @@ class Model:
         machine = machine.to(AT_REST)
         X = training.rows.X
         sample = X[:: max(1, len(X) // 500)]
-        nodes = np.vstack([share * kernel.shares(sample) for share, kernel, _, _ in machine.terms])
-        importances = nodes @ np.eye(len(inputs.columns))[inputs.encoder.owner]
+        importances = machine.shares(sample) @ np.eye(len(inputs.columns))[inputs.encoder.owner]
         model = cls(inputs, target, machine, importances, tuple(history), training)
         if machine.held_out is not None:
             return replace(model, target=target.fitted(*model.unseen()[::-1]), memo={})

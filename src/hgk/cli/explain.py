@@ -127,11 +127,12 @@ def _one_row(
 def row_explained(model: HGKEstimator, X: Any, top: int) -> dict[str, Any]:
     """The prediction of one row as a sum; per output, the largest terms and the rest."""
     sums, target, known = contributions(model, X, top), model.model_.target, _known_rows(model)
-    x, (_, kernel, Z, _) = model.features(X)[0], model.machine_.terms[0]
+    x, Z = model.features(X)[0], model.machine_.X
+    kernel = model.machine_.kernel_at(x)
     outputs = []
     for j, output in enumerate(target.columns):
         index = sums.rows[0, j]
-        apart = node_terms(kernel, x, Z[torch.from_numpy(index)]).tolist()
+        apart = node_terms(kernel, x, Z[torch.from_numpy(index)].double()).tolist()
         rows = [
             {**known(i), "similarity": sums.similarity[0, j, k], "contribution": sums.contribution[0, j, k], "apart": a}
             for k, (i, a) in enumerate(zip(index, apart, strict=True))

@@ -26,7 +26,6 @@ from hgk.arrays import require_memory, row_blocks, threads_for
 from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor
 from hgk.events import Judged, of_kind
 from hgk.kernels import HierarchicalKernel, Sweep
-from hgk.machines import Machine
 from hgk.model import Model
 
 Estimator = HGKRegressor | HGKQuantileRegressor | HGKClassifier
@@ -88,7 +87,7 @@ def contributions(model: Estimator, X, k: int | None = 5) -> Contributions:
     rows, terms, similar = np.empty(shape, dtype=np.int64), np.empty(shape), np.empty(shape)
     value = np.empty(shape[:2])
     for block in row_blocks(len(features), n * outputs):
-        c, mean = _terms(machine, features[block])
+        c, mean = machine.similarities(features[block])
         order = c.abs().argsort(dim=-1, descending=True, stable=True)[..., :k]
         rows[block] = order.numpy()
         terms[block] = c.gather(-1, order).numpy()
@@ -96,16 +95,6 @@ def contributions(model: Estimator, X, k: int | None = 5) -> Contributions:
         value[block] = c.sum(-1).numpy()
     total, terms = base + scale * value, terms * scale[:, None]
     return Contributions(base, total, rows, terms, similar, total - base - terms.sum(-1))
-
-
-def _terms(machine: Machine, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """c_i(x), rows x outputs x training rows, and Σ p_m k_m(x_i, x)."""
-    c, mean = X.new_zeros(len(X), machine.outputs, len(machine.X)), X.new_zeros(len(X), len(machine.X))
-    for share, kernel, rows, alpha in machine.terms:
-        K = kernel.matrix(X, rows)
-        mean += share * K
-        c += share * alpha.T[None] * K[:, None, :]
-    return c, mean
 
 
 def node_terms(kernel: HierarchicalKernel, x: torch.Tensor, Z: torch.Tensor) -> np.ndarray:
@@ -128,7 +117,8 @@ def given_rows(model: Estimator) -> np.ndarray:
     X = model.machine_.X
     if len(X) == len(training.rows):
         return training.first
-    place = {row.tobytes(): i for i, row in reversed(list(enumerate(training.rows.X.numpy())))}  # centres are rows
+    known = training.rows.X.to(X.dtype).numpy()
+    place = {row.tobytes(): i for i, row in reversed(list(enumerate(known)))}  # centres are rows
     return training.first[[place[row.tobytes()] for row in np.ascontiguousarray(X.numpy())]]
 
 

@@ -3,24 +3,30 @@
 from hgk.machines.base import Elsewhere, Machine, Sum
 from hgk.machines.centres import OnCentres, train_on_centres
 from hgk.machines.exact import Exact, Part, train
+from hgk.machines.leaves import InLeaves
 from hgk.machines.mean import MeanOfMachines
 from hgk.machines.of_loss import FINE, OfLoss
+from hgk.machines.partition import Partition, partition, tree_of
 from hgk.machines.rows import Rows, clipped_risk, weighted_quantile, wrong_classes
 
 __all__ = [
     "FINE",
     "Elsewhere",
     "Exact",
+    "InLeaves",
     "Machine",
     "MeanOfMachines",
     "OfLoss",
     "OnCentres",
     "Part",
+    "Partition",
     "Rows",
     "Sum",
     "clipped_risk",
+    "partition",
     "train",
     "train_on_centres",
+    "tree_of",
     "weighted_quantile",
     "wrong_classes",
 ]

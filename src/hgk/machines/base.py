@@ -2,6 +2,7 @@
 
 exact       least squares on all rows, or the mean of such machines on parts of them
 centres     least squares over the span of some of the rows
+leaves      least squares on every leaf of a partition, with a kernel of its own
 of_loss     any convex loss, the mean of machines that were trained without one fold each
 mean        the mean of machines that have a kernel each
 """
@@ -12,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from hgk.kernels import HierarchicalKernel, Kernel
@@ -76,6 +78,22 @@ class Machine(ABC):
 
     def __call__(self, X: torch.Tensor) -> torch.Tensor:
         return self.kernel.multiply(X, self.X, self.alpha)
+
+    def similarities(self, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """α_j k(x_j, x), (x, outputs, j), which sum to f(x), and k(x_j, x), (x, j), for all rows j of the machine."""
+        K = self.kernel.matrix(X, self.X)
+        return self.alpha.T[None] * K[:, None, :], K
+
+    def kernel_at(self, x: torch.Tensor) -> HierarchicalKernel:
+        """The kernel that tells what stands between x and rows of the machine; of a mean, the first."""
+        return self.kernel.terms[0][1]
+
+    def shares(self, X: torch.Tensor) -> np.ndarray:
+        """Which part of the exponent each first-layer node and feature carries on pairs of rows; sums to 1.
+
+        The nodes of all ``terms``, one below the other.
+        """
+        return self.kernel.shares(X)
 
     @abstractmethod
     def without_one(self, rows: Rows, index: torch.Tensor) -> tuple[torch.Tensor, Elsewhere]:

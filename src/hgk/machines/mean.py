@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -16,13 +18,26 @@ from hgk.storable import Malformed, storable
 @storable
 @dataclass(frozen=True, eq=False)
 class MeanOfMachines(Machine):
-    """f = Σ_m f_m / M.
+    """f = Σ_m p_m f_m, with p_m in proportion to ``proportions``; all alike where none are given.
 
-    ``kernel`` is the mean of the machines' kernels, ``alpha`` has one more axis in front, one entry for each machine,
-    and ``lam`` is the geometric mean of theirs.
+    ``kernel`` is the mean of the machines' kernels, and ``lam`` the geometric mean of theirs. ``alpha`` has one more
+    axis in front, one entry for each machine; where they sum over different rows, ``X`` and ``alpha`` are those of
+    all, one below the other.
     """
 
     machines: tuple[Machine, ...]
+    proportions: tuple[float, ...] = ()
+
+    @property
+    def weights(self) -> list[float]:
+        """p_m."""
+        given = self.proportions or (1.0,) * len(self.machines)
+        return [p / sum(given) for p in given]
+
+    @property
+    def _shared(self) -> bool:
+        """Whether all sum over the same rows."""
+        return all(machine.X is self.machines[0].X for machine in self.machines)
 
     @property
     def kernel(self) -> Kernel:  # type: ignore[override]
@@ -34,11 +49,13 @@ class MeanOfMachines(Machine):
 
     @property
     def X(self) -> torch.Tensor:  # type: ignore[override]
-        return self.machines[0].X
+        first = self.machines[0].X
+        return first if self._shared else torch.cat([machine.X.to(first.dtype) for machine in self.machines])
 
     @property
     def alpha(self) -> torch.Tensor:  # type: ignore[override]
-        return torch.stack([machine.alpha for machine in self.machines])
+        alphas = [machine.alpha for machine in self.machines]
+        return torch.stack(alphas) if self._shared else torch.cat(alphas)
 
     @property
     def ridge_added(self) -> float:  # type: ignore[override]
@@ -58,8 +75,8 @@ class MeanOfMachines(Machine):
 
     @property
     def terms(self):
-        many = len(self.machines)
-        return [(share / many, *rest) for machine in self.machines for share, *rest in machine.terms]
+        mine = zip(self.weights, self.machines, strict=True)
+        return [(p * share, *rest) for p, machine in mine for share, *rest in machine.terms]
 
     @property
     def held_out(self) -> torch.Tensor | None:  # type: ignore[override]
@@ -75,23 +92,43 @@ class MeanOfMachines(Machine):
     def aside(self) -> torch.Tensor | None:  # type: ignore[override]
         return self.machines[0].aside
 
+    def _mean(self, values: Callable[[Machine], torch.Tensor]) -> torch.Tensor:
+        """Σ_m p_m of what each machine gives; no more than two of these are held at once."""
+        total = None
+        for p, machine in zip(self.weights, self.machines, strict=True):
+            part = values(machine)
+            total = p * part if total is None else total.add_(part, alpha=p)
+        return cast(torch.Tensor, total)
+
     def __call__(self, X: torch.Tensor) -> torch.Tensor:
-        return torch.stack([machine(X) for machine in self.machines]).mean(0)
+        return self._mean(lambda machine: machine(X))
+
+    def similarities(self, X):
+        parts = [machine.similarities(X) for machine in self.machines]
+        terms = [(p * c, p * K) for p, (c, K) in zip(self.weights, parts, strict=True)]
+        if self._shared:
+            return sum(c for c, _ in terms), sum(K for _, K in terms)
+        return torch.cat([c for c, _ in terms], -1), torch.cat([K for _, K in parts], -1)
+
+    def kernel_at(self, x):
+        return self.machines[0].kernel_at(x)
+
+    def shares(self, X):
+        return np.vstack([p * machine.shares(X) for p, machine in zip(self.weights, self.machines, strict=True)])
+
+    def leave_one_out(self, rows):
+        return self._mean(lambda machine: machine.leave_one_out(rows))
 
     def without_one(self, rows, index):
-        parts = [machine.without_one(rows, index) for machine in self.machines]
-        values = torch.stack([t for t, _ in parts]).mean(0)
+        parts = {id(machine): machine.without_one(rows, index) for machine in self.machines}
 
         def elsewhere(X: torch.Tensor) -> torch.Tensor:
-            t = rows.Y.new_zeros(rows.Y.shape[1], len(X), len(index))
-            for _, there in parts:
-                t.add_(there(X), alpha=1 / len(parts))
-            return t
+            return self._mean(lambda machine: parts[id(machine)][1](X))
 
-        return values, elsewhere
+        return self._mean(lambda machine: parts[id(machine)][0]), elsewhere
 
     def leave_two_out(self, rows, index):
-        return torch.stack([machine.leave_two_out(rows, index) for machine in self.machines]).mean(0)
+        return self._mean(lambda machine: machine.leave_two_out(rows, index))
 
     def parts_of(self):
         return list(self.machines)
@@ -108,14 +145,19 @@ class MeanOfMachines(Machine):
     def _each(self, change) -> MeanOfMachines:
         """All changed; rows that they share they share afterwards, too."""
         machines = [change(machine) for machine in self.machines]
-        shared = all(machine.X is self.X for machine in self.machines)
-        rows = machines[0].X
-        return replace(self, machines=tuple(replace(m, X=rows) if shared else m for m in machines))
+        rows: dict[int, torch.Tensor] = {}
+        for before, after in zip(self.machines, machines, strict=True):
+            rows.setdefault(id(before.X), after.X)
+        pairs = zip(self.machines, machines, strict=True)
+        return replace(self, machines=tuple(replace(after, X=rows[id(before.X)]) for before, after in pairs))
 
     def check(self, features: int, rows: Rows | None) -> None:
         if not self.machines:
             raise Malformed("a mean has no machine")
         for machine in self.machines:
             machine.check(features, rows)
-            if machine.alpha.shape != self.machines[0].alpha.shape or machine.lams != self.lams:
+            if machine.outputs != self.outputs or len(machine.lams) != len(self.lams):
                 raise Malformed("the machines of a mean differ in their outputs")
+        sound = all(p >= 0 for p in self.proportions) and 0 < sum(self.weights) < np.inf
+        if len(self.weights) != len(self.machines) or not sound:
+            raise Malformed("the proportions of a mean of machines are no proportions")

@@ -1,0 +1,265 @@
+"""Partitions and the machine in leaves: routing, exact functions without single rows, copies and files."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from hgk.kernels import HierarchicalKernel, two_layers
+from hgk.machines import Exact, InLeaves, MeanOfMachines, Rows, partition, train, tree_of
+from hgk.storable import Malformed
+from hgk.storage.codec import Decoder, Encoder
+
+D = 4
+KERNEL = HierarchicalKernel.of(two_layers(D, 3, rng=0), np.full((3, D), 1.3), np.array([0.9, 0.7, 0.5]), gamma=0.8)
+
+
+def rows_of(n=60, seed=0, repeated=True):
+    rng = np.random.default_rng(seed)
+    X = torch.from_numpy(rng.uniform(-1, 1, (n, D)))
+    Y = torch.stack([torch.sin(3 * X[:, 0]), X[:, 1] * X[:, 2]], 1) + 0.1 * torch.from_numpy(
+        rng.standard_normal((n, 2))
+    )
+    count = torch.from_numpy(rng.integers(1, 4, n).astype(float)) if repeated else torch.ones(n, dtype=torch.float64)
+    weight = count * torch.from_numpy(rng.uniform(0.5, 2, n)) if repeated else count.clone()
+    return Rows(X, Y, weight, count)
+
+
+def in_leaves(rows, size=20, seed=0, index=None):
+    """Leaves whose kernels, widths and c differ."""
+    parts = partition(rows.X, torch.ones(D), size, np.random.default_rng(seed), index=index)
+    factors = torch.linspace(0.8, 1.2, len(parts), dtype=torch.float64)
+    W = tuple(torch.stack([f * w for f in factors]) for w in KERNEL.W)
+    gammas, cs = 0.8 * factors, 0.05 * factors
+    alpha = torch.zeros_like(rows.Y)
+    machine = InLeaves(KERNEL, 0.01, rows.X, alpha, 0.0, parts, W, gammas, cs)
+    for leaf in range(len(parts)):
+        alpha[parts.rows(leaf)] = refit(machine, rows[parts.rows(leaf)], leaf).alpha
+    return machine
+
+
+def refit(machine, mine, leaf):
+    """The leaf's machine on some rows, at the same c = nλ."""
+    return train(machine.kernel_of(leaf), mine, float(machine.cs[leaf]) / float(mine.weight.sum()))
+
+
+def without(rows, i):
+    """Without one repetition of row i."""
+    m = rows.repetitions.clone()
+    weight = rows.weight.clone()
+    weight[i] *= (m[i] - 1) / m[i]
+    m[i] -= 1
+    kept = (m > 0).nonzero()[:, 0]
+    return replace(rows, weight=weight, count=m)[kept]
+
+
+def brute(machine, rows, x, left_out):
+    """f at one row, after some training rows have left their leaf."""
+    (leaf,) = machine.partition.route(x[None]).tolist()
+    members = machine.partition.rows(leaf)
+    mine, places = rows[members], [int((members == i).nonzero()[0, 0]) for i in left_out if i in members]
+    for place in sorted(places, reverse=True):
+        mine = without(mine, place)
+    return refit(machine, mine, leaf)(x[None])[0]
+
+
+# ------------------------------------------------------------------------------------------------------- partitions
+
+
+@pytest.mark.parametrize("principal", [True, False])
+def test_leaves_are_disjoint_balanced_and_found_again(principal):
+    X = rows_of(1000).X
+    parts = partition(X, torch.ones(D), 100, np.random.default_rng(0), principal)
+    assert sorted(parts.order.tolist()) == list(range(1000))
+    assert len(parts) == 16
+    assert 50 <= int(parts.sizes.min()) <= int(parts.sizes.max()) <= 100
+    torch.testing.assert_close(parts.route(X), parts.leaf_of_rows(1000))
+    # one by one and in single precision, but for rows that rounding moves over a border
+    assert [int(parts.route(x[None])) for x in X[:50]] == parts.leaf_of_rows(1000)[:50].tolist()
+    assert float((parts.route(X.float()) == parts.leaf_of_rows(1000)).double().mean()) > 0.999
+
+
+def test_a_leaf_is_where_all_its_half_spaces_meet():
+    X = rows_of(300).X
+    parts = partition(X, torch.tensor([1.0, 2.0, 0.0, 1.0]), 40, np.random.default_rng(1))
+    assert bool((parts.directions[:, 2] == 0).all())  # a column that does not matter splits nothing
+    sides = parts.thresholds >= X @ parts.directions.T
+    for number, (start, stop) in enumerate(parts.spans):
+        left, _ = parts.children[number].tolist()
+        middle = parts.spans[left][1] if left >= 0 else -left
+        rows = parts.order[parts.ends[start] : parts.ends[stop]]
+        assert sides[rows, number].sum() == parts.ends[middle] - parts.ends[start]
+        assert abs(int(parts.ends[middle] - parts.ends[start]) * 2 - len(rows)) <= 1
+    assert [leaf for _, _, leaf in tree_of(parts) if leaf >= 0] == list(range(len(parts)))
+
+
+def test_equal_rows_stay_together_and_too_many_of_them_are_sampled():
+    X = torch.zeros(400, D, dtype=torch.float64)
+    X[:100] = rows_of(100).X
+    parts = partition(X, torch.ones(D), 50, np.random.default_rng(0))
+    leaf = parts.route(X)
+    assert len(leaf[100:].unique()) == 1
+    assert int(parts.sizes.max()) == 50
+    assert int((parts.leaf_of_rows(400)[100:] >= 0).sum()) <= 50
+    constant = partition(X[100:], torch.ones(D), 50, np.random.default_rng(0))
+    assert (len(constant), len(constant.order)) == (1, 50)
+
+
+def test_indicators_are_split_between_their_values():
+    X = torch.from_numpy(np.random.default_rng(0).integers(2, size=(500, 3)).astype(float))
+    parts = partition(X, torch.ones(3), 100, np.random.default_rng(0))
+    for x in X.unique(dim=0):
+        assert len(parts.leaf_of_rows(500)[(x == X).all(1)].unique()) == 1
+
+
+def test_the_same_seed_gives_the_same_partition_and_another_one_another():
+    X = rows_of(200).X
+    one, two, other = (partition(X, torch.ones(D), 30, np.random.default_rng(s), principal=False) for s in (0, 0, 1))
+    torch.testing.assert_close(one.directions, two.directions, rtol=0, atol=0)
+    assert torch.equal(one.order, two.order)
+    assert not torch.equal(one.order, other.order)
+
+
+# ---------------------------------------------------------------------------------------------------- the machine
+
+
+def test_one_leaf_is_the_machine_on_all_rows():
+    rows = rows_of()
+    machine, whole = in_leaves(rows, size=60), None
+    whole = refit(machine, rows, 0)
+    assert isinstance(whole, Exact)
+    X = rows_of(30, seed=1).X
+    torch.testing.assert_close(machine(X), whole(X))
+    torch.testing.assert_close(machine.leave_one_out(rows), whole.leave_one_out(rows))
+    index = torch.tensor([3, 20, 41])
+    torch.testing.assert_close(machine.without_one(rows, index)[1](X), whole.without_one(rows, index)[1](X))
+    torch.testing.assert_close(machine.leave_two_out(rows, index), whole.leave_two_out(rows, index))
+
+
+def test_a_row_is_predicted_by_its_leaf():
+    rows, X = rows_of(), rows_of(40, seed=1).X
+    machine = in_leaves(rows)
+    assert len(machine.partition) > 2
+    expected = torch.stack([brute(machine, rows, x, []) for x in X])
+    torch.testing.assert_close(machine(X), expected)
+    c, K = machine.similarities(X)
+    torch.testing.assert_close(c.sum(-1), expected)
+    leaf = machine.partition.route(X)
+    other = machine.partition.leaf_of_rows(len(rows))[None] != leaf[:, None]
+    assert float(K[other].abs().max()) == 0
+    assert K.shape == (40, 60)
+
+
+def test_leaving_one_out_is_a_refit_of_its_leaf():
+    rows, X = rows_of(), rows_of(12, seed=1).X
+    machine, index = in_leaves(rows), torch.tensor([0, 7, 8, 30, 59])
+    own, elsewhere = machine.without_one(rows, index)
+    expected = torch.stack([brute(machine, rows, rows.X[i], [int(i)]) for i in index])
+    torch.testing.assert_close(own, expected)
+    torch.testing.assert_close(machine.leave_one_out(rows)[index], expected)
+    there = torch.stack([torch.stack([brute(machine, rows, x, [int(i)]) for i in index], 1) for x in X], 1)
+    torch.testing.assert_close(elsewhere(X), there)
+    assert elsewhere(X[:0]).shape == (2, 0, 5)
+
+
+def test_leaving_two_out_is_a_refit_of_their_leaves():
+    rows = rows_of()
+    machine = in_leaves(rows)
+    index = torch.cat([machine.partition.rows(0)[:3], machine.partition.rows(1)[:2]])
+    t = machine.leave_two_out(rows, index)
+    for a, i in enumerate(index.tolist()):
+        for b, j in enumerate(index.tolist()):
+            torch.testing.assert_close(t[:, a, b], brute(machine, rows, rows.X[i], {i, j}))
+
+
+def test_rows_that_no_leaf_has_are_predicted_and_leave_nothing_behind():
+    rows = rows_of()
+    machine = in_leaves(rows, index=torch.arange(0, 60, 2))
+    odd = torch.arange(1, 60, 2)
+    assert bool((machine.alpha[odd] == 0).all())
+    torch.testing.assert_close(machine.leave_one_out(rows)[odd], machine(rows.X[odd]))
+    index = torch.tensor([0, 1, 2, 3])
+    t = machine.leave_two_out(rows, index)
+    for a, i in enumerate(index.tolist()):
+        for b, j in enumerate(index.tolist()):
+            gone = {k for k in (i, j) if k % 2 == 0}
+            torch.testing.assert_close(t[:, a, b], brute(machine, rows, rows.X[i], gone))
+
+
+def test_another_machine_stands_in_for_leaves_without_rows():
+    rows, X = rows_of(), rows_of(80, seed=1).X
+    machine, whole = in_leaves(rows), train(KERNEL, rows, 1e-3)
+    parts, gone = machine.partition, 1
+    kept = torch.cat([parts.rows(leaf) for leaf in range(len(parts)) if leaf != gone])
+    sizes = parts.sizes.clone()
+    sizes[gone] = 0
+    ends = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)])
+    cut = replace(machine, partition=replace(parts, order=kept, ends=ends), stand_in=whole)
+    cut.check(D, rows)
+    inside = parts.route(X) == gone
+    torch.testing.assert_close(cut(X)[inside], whole(X[inside]))
+    torch.testing.assert_close(cut(X)[~inside], machine(X[~inside]))
+    lost = parts.rows(gone)
+    torch.testing.assert_close(cut.leave_one_out(rows)[lost], whole.leave_one_out(rows)[lost])
+    index = torch.cat([lost[:2], parts.rows(0)[:2]])
+    own, elsewhere = cut.without_one(rows, index)
+    torch.testing.assert_close(own[:2], whole.without_one(rows, lost[:2])[0])
+    torch.testing.assert_close(own[2:], machine.without_one(rows, index[2:])[0])
+    torch.testing.assert_close(elsewhere(X)[:, inside, :2], whole.without_one(rows, lost[:2])[1](X[inside]))
+    torch.testing.assert_close(elsewhere(X)[:, inside, 2:], whole(X[inside]).T[:, :, None].expand(-1, -1, 2))
+    two = cut.leave_two_out(rows, index)
+    torch.testing.assert_close(two[:, :2, :2], whole.leave_two_out(rows, lost[:2]))
+    with pytest.raises(Malformed, match="a leaf has no rows"):
+        replace(cut, stand_in=None).check(D, rows)
+
+
+def test_a_mean_by_proportions_is_the_mean_of_everything():
+    rows, X = rows_of(), rows_of(20, seed=1).X
+    one, other, index = train(KERNEL, rows, 1e-3), in_leaves(rows), torch.tensor([1, 5, 9])
+    mean = MeanOfMachines((one, other), (1.0, 3.0))
+
+    def weighted(values):
+        return 0.25 * values(one) + 0.75 * values(other)
+
+    torch.testing.assert_close(mean(X), weighted(lambda m: m(X)))
+    torch.testing.assert_close(mean.leave_one_out(rows), weighted(lambda m: m.leave_one_out(rows)))
+    torch.testing.assert_close(
+        mean.without_one(rows, index)[1](X), weighted(lambda m: m.without_one(rows, index)[1](X))
+    )
+    torch.testing.assert_close(mean.leave_two_out(rows, index), weighted(lambda m: m.leave_two_out(rows, index)))
+    torch.testing.assert_close(mean.similarities(X)[0].sum(-1), mean(X))
+    assert mean.shares(rows.X).sum() == pytest.approx(1)
+    single = mean.to(dtype=torch.float32)
+    assert single.machines[0].X is single.machines[1].X
+    apart = MeanOfMachines((train(KERNEL, rows[:20], 1e-3), other))
+    assert len(apart.X) == len(apart.alpha) == 80
+    torch.testing.assert_close(apart.similarities(X)[0].sum(-1), apart(X))
+
+
+def test_importances_are_those_of_the_leaves():
+    rows = rows_of(200)
+    machine = in_leaves(rows)
+    shares = machine.shares(rows.X)
+    sizes = machine.partition.sizes
+    leaves = [machine.kernel_of(k).shares(rows.X[machine.partition.rows(k)]) for k in range(len(sizes))]
+    expected = sum(float(s) / 200 * share for s, share in zip(sizes, leaves, strict=True))
+    np.testing.assert_allclose(shares, expected)
+
+
+def test_a_file_holds_it_to_the_last_bit_and_refuses_what_does_not_fit():
+    rows, X = rows_of(), rows_of(20, seed=1).X
+    machine, encoder = in_leaves(rows), Encoder()
+    document = encoder(machine)
+    again = Decoder(encoder.arrays)(document, InLeaves)
+    assert torch.equal(again(X), machine(X))
+    again.check(D, rows)
+    changes = [
+        ("cs", lambda a: -a), ("gammas", lambda a: a[1:]), ("partition.ends", lambda a: a[::-1].copy()),
+        ("partition.children", lambda a: np.zeros_like(a)), ("partition.order", lambda a: a + 1),
+        ("partition.thresholds", lambda a: a * np.nan), ("W.0", lambda a: a[:, :1]),
+    ]  # fmt: skip
+    for name, change in changes:
+        arrays = encoder.arrays | {name: change(encoder.arrays[name])}
+        with pytest.raises(Malformed):
+            Decoder(arrays)(document, InLeaves).check(D, rows)
