@@ -6,8 +6,19 @@ import numpy as np
 import pytest
 import torch
 
+import hgk
+from hgk import HGKClassifier, HGKRegressor, StoppedEarlyWarning
+from hgk.arrays import memory
+from hgk.events import LeavesChosen, LeavesGrown, last
+from hgk.insight import contributions
 from hgk.kernels import HierarchicalKernel, two_layers
+from hgk.learners import PRESETS, Default, Settings, register
+from hgk.learners.default import KINDS
+from hgk.learners.default.effort import Effort
+from hgk.learners.default.leaves import Handed, Plan, Tree, best_share, left_out, one_by_one, trained
 from hgk.machines import Exact, InLeaves, MeanOfMachines, Rows, partition, train, tree_of
+from hgk.progress import Progress
+from hgk.report import report
 from hgk.storable import Malformed
 from hgk.storage.codec import Decoder, Encoder
 
@@ -263,3 +274,165 @@ def test_a_file_holds_it_to_the_last_bit_and_refuses_what_does_not_fit():
         arrays = encoder.arrays | {name: change(encoder.arrays[name])}
         with pytest.raises(Malformed):
             Decoder(arrays)(document, InLeaves).check(D, rows)
+
+
+# ---------------------------------------------------------------------------------------------------- the learner
+
+
+def bumpy(n, seed=0, noise=0.05):
+    """Fast where x0 is large, slow elsewhere: no width is good everywhere."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 1, (n, 3))
+    return X, np.sin(2 + 40 * X[:, 0] ** 3) + X[:, 1] * (X[:, 2] > 0.5) + noise * rng.standard_normal(n)
+
+
+def test_kernels_are_handed_down_by_steps_of_every_node_on_the_way():
+    rows = rows_of(400, repeated=False)
+    parts = partition(rows.X, torch.ones(D), 60, np.random.default_rng(0))
+    tree, plan = Tree(rows, parts, 0, 0.0, Progress()), Plan(60, 2, 0.1, 50)
+    start = Handed(KERNEL, 0.1)
+    nodes = [-1 - leaf for leaf in range(len(parts))]
+    known = tree.hand_down(start, nodes, plan, one_by_one)
+    for node in nodes:
+        path, handed = [node], start
+        while path[-1] != tree.top:
+            path.append(tree.parent[path[-1]])
+        for step in path[-2::-1]:  # all but the top, whose kernel was learned on all rows
+            handed = tree.learn(step, handed, plan)
+        assert known[node].c == handed.c
+        for w, v in zip(known[node].kernel.W, handed.kernel.W, strict=True):
+            assert torch.equal(w, v)
+    assert tree.hand_down(start, nodes, replace(plan, steps=0), one_by_one)[nodes[0]] is start
+    assert sorted(i for node in tree.leaves_of(200) for i in tree.members(node).tolist()) == list(range(400))
+    assert max(len(tree.members(node)) for node in tree.leaves_of(200)) <= 200
+
+
+def test_a_leafs_error_of_leaving_one_out_is_that_of_refits():
+    rows = rows_of(30)
+    K, c = KERNEL.matrix(rows.X), 0.07
+    t = torch.stack([train(KERNEL, r, c / float(r.weight.sum()))(rows.X[i][None])[0]
+                     for i in range(30) for r in [without(rows, i)]])  # fmt: skip
+    expected = rows.mean(((t.clamp(-0.5, 0.5) - rows.Y) ** 2).sum(1))[0]
+    assert left_out(K, rows, c, 0.5) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_leaf_takes_a_width_and_c_that_are_no_worse_than_those_handed_down():
+    rows = rows_of(300, repeated=False)
+    for gamma in (0.2, 0.8, 4.0):
+        handed = Handed(KERNEL.with_gamma(gamma), 0.5)
+        leaf = trained(handed, rows, 1.0)
+        before = left_out(handed.kernel.matrix(rows.X), rows, handed.c, 1.0)
+        assert left_out(leaf.kernel.matrix(rows.X), rows, leaf.c, 1.0) <= before
+        expected = train(leaf.kernel, rows, leaf.c / 300).alpha
+        torch.testing.assert_close(leaf.alpha, expected, rtol=1e-3, atol=1e-4)  # its K is in single precision
+
+
+def test_the_share_of_the_machine_on_all_rows_is_the_best_for_so_many_partitions():
+    rng = np.random.default_rng(0)
+    common, whole, *leaves = (torch.from_numpy(rng.standard_normal((20_000, 1))) for _ in range(10))
+    r_0 = 0.7 * common + 0.5 * whole
+    r = torch.stack([0.6 * common + 0.8 * one for one in leaves])
+    weight = torch.ones(20_000, dtype=torch.float64)
+    for partitions in (1, 2, 8):
+        shares = np.linspace(0, 1, 101)
+        errors = [float(((p * r_0 + (1 - p) * r[:partitions].mean(0)) ** 2).mean()) for p in shares]
+        assert best_share(r_0, r[:2], weight, partitions) == pytest.approx(shares[int(np.argmin(errors))], abs=0.04)
+    assert best_share(r_0, r_0.expand(2, -1, -1) + 0.0 * r[:2], weight, 2) in (0.0, 1.0)
+
+
+def fitted(estimator, X, y, steps=10, **changes):
+    """By the default learner with one kind of tree and few steps, from 1000 rows in leaves if these are better."""
+    settings = Settings(**{"effort": Effort(1, steps, 201), "divided": 1000, "kinds": KINDS[2:3]} | changes)
+    register("leaves", Default(settings))
+    try:
+        return estimator.set_params(preset="leaves", random_state=0).fit(X, y).set_params(preset="default")
+    finally:
+        del PRESETS["leaves"]
+
+
+@pytest.fixture(scope="module")
+def divided_fit():
+    X, y = bumpy(1500)
+    return fitted(HGKRegressor(), X, y, steps=30), X, y
+
+
+def test_where_leaves_are_better_on_rows_set_aside_they_are_taken(divided_fit):
+    model, X, y = divided_fit
+    chosen = last(model.history_, LeavesChosen)
+    assert chosen.taken
+    assert chosen.risk < chosen.without
+    machine = model.machine_
+    leaves = [part for part in machine.parts_of() if isinstance(part, InLeaves)]
+    assert len(leaves) == chosen.partitions
+    X_new, y_new = bumpy(2000, seed=1)
+    whole = fitted(HGKRegressor(), X, y, steps=30, divided=10**9)
+    errors = [np.mean((m.predict(X_new) - y_new) ** 2) for m in (model, whole)]
+    assert errors[0] < errors[1]
+    assert model.model_.error()["risk"] == chosen.risk
+    assert "partitions of the rows into leaves" in chosen.words
+
+
+def test_everything_can_be_asked_of_a_model_in_leaves(divided_fit, tmp_path):
+    model, _, y = divided_fit
+    X_new, y_new = bumpy(400, seed=1)
+    low, high = model.predict_interval(X_new, 0.9).T
+    assert 0.8 < ((low < y_new) & (y_new < high)).mean() < 0.99
+    assert model.loo_predictions_.shape == y.shape
+    assert model.feature_importances_.sum() == pytest.approx(1)
+    sums = contributions(model, X_new[:5], k=None)
+    np.testing.assert_allclose(sums.base + sums.contribution.sum(-1)[:, 0], model.predict(X_new[:5]), rtol=1e-6)
+    hgk.save(model, tmp_path / "m.hgk")
+    again = hgk.load(tmp_path / "m.hgk")
+    np.testing.assert_array_equal(again.predict(X_new), model.predict(X_new))
+    np.testing.assert_array_equal(again.loo_predictions_, model.loo_predictions_)
+    hgk.save(model, tmp_path / "c.hgk", compact=True, single=True)
+    np.testing.assert_allclose(hgk.load(tmp_path / "c.hgk").predict(X_new), model.predict(X_new), atol=1e-3)
+    assert "leaves" in hgk.storage.describe(tmp_path / "m.hgk")["summary"]["leaves"]
+    assert "Settings" in report(model)
+
+
+def test_the_order_of_rows_changes_nothing_but_rounding(divided_fit):
+    model, X, y = divided_fit
+    order = np.random.default_rng(0).permutation(len(y))
+    other = fitted(HGKRegressor(), X[order], y[order], steps=30)
+    np.testing.assert_allclose(other.predict(X[:50]), model.predict(X[:50]), atol=1e-9)
+
+
+def test_leaves_that_are_no_better_are_not_taken():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1500, 3))
+    y = X[:, 0] + 3 * rng.standard_normal(1500)
+    model = fitted(HGKRegressor(), X, y, steps=5)
+    assert not last(model.history_, LeavesChosen).taken
+    assert not isinstance(model.machine_, MeanOfMachines)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_classes_in_leaves_have_probabilities_from_rows_set_aside(monkeypatch, classes):
+    monkeypatch.setattr(memory, "EXACT", 700)
+    X, y = bumpy(1600, noise=0.0)
+    labels = np.array(["a", "b", "c"])[np.digitize(y, np.quantile(y, np.arange(1, classes) / classes))]
+    model = fitted(HGKClassifier(), X[:1200], labels[:1200], leaf_rows=(200,), branch_rows=400)
+    assert last(model.history_, LeavesChosen).taken
+    probability = model.predict_proba(X[1200:])
+    np.testing.assert_allclose(probability.sum(1), 1)
+    assert model.score(X[1200:], labels[1200:]) > 0.85
+    truth = (labels[1200:, None] == model.classes_) @ np.arange(classes)
+    assert -np.log(probability[np.arange(400), truth]).mean() < 0.45
+    leaves = [part for part in model.machine_.parts_of() if isinstance(part, InLeaves)]
+    assert leaves[0].X.dtype == torch.float32
+    assert int(leaves[0].partition.sizes.max()) <= 200
+
+
+def test_a_fit_that_is_stopped_keeps_the_leaves_that_are_through(monkeypatch):
+    monkeypatch.setattr(memory, "EXACT", 700)
+    X, y = bumpy(1600)
+    stopped = HGKRegressor(callback=lambda event: isinstance(event, LeavesGrown))
+    with pytest.warns(StoppedEarlyWarning):
+        model = fitted(stopped, X, y, leaf_rows=(50,), branch_rows=400)
+    (leaves,) = [part for part in model.machine_.parts_of() if isinstance(part, InLeaves)]
+    grown = last(model.history_, LeavesGrown)
+    assert 0 < int((leaves.partition.sizes > 0).sum()) == grown.done < grown.of
+    assert leaves.stand_in is not None
+    assert np.isfinite(model.predict(X)).all()
+    assert np.isfinite(model.loo_predictions_).all()

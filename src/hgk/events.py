@@ -165,6 +165,57 @@ class Chosen(Event):
 
 @storable
 @dataclass(frozen=True, kw_only=True)
+class LeavesJudged(Event):
+    """Leaves of at most ``size`` rows whose kernels take so many steps of their own: their error on rows set aside."""
+
+    size: int
+    steps: int
+    honest: Number
+    rows: int
+
+
+@storable
+@dataclass(frozen=True, kw_only=True)
+class LeavesChosen(Event):
+    """Whether rows are divided into leaves, and how: how many partitions, and the share of the machine on all rows.
+
+    ``risk`` is the error on the rows set aside, ``without`` that of the machine on all rows alone.
+    """
+
+    taken: bool
+    size: int
+    steps: int
+    partitions: int
+    share: float
+    rows: int
+    risk: Number = None
+    without: Number = None
+    wrong: Number = None
+    power: Number = None
+
+    @property
+    def words(self) -> str:
+        """What was done, for people."""
+        if not self.taken:
+            return "not taken: on the rows set aside they were no better than one machine on all rows"
+        own = f"by {self.steps} steps on its rows and those around it" if self.steps else "of its own width alone"
+        many = f"the mean of {self.partitions} partitions" if self.partitions > 1 else "one partition"
+        whole = f"; {self.share:.0%} of each prediction come from a machine on all rows" if self.share else ""
+        return f"{many} of the rows into leaves of at most {self.size} rows, each with a kernel {own}{whole}"
+
+
+@storable
+@dataclass(frozen=True, kw_only=True)
+class LeavesGrown(Event):
+    """Leaves that have a machine, of all in a partition."""
+
+    partition: int
+    done: int
+    of: int
+
+
+@storable
+@dataclass(frozen=True, kw_only=True)
 class Optimism(Event):
     """How much larger errors on rows set aside are than leave-one-out errors of rows that the weights have seen."""
 
@@ -249,9 +300,12 @@ class Counted(Event):
 ASIDE, BY_FOLDS = "rows set aside", "5-fold cross-validation"
 
 
-def honest_error(history: Sequence[Event]) -> tuple[str, Chosen | ArchitectureChosen | GridChosen] | None:
+def honest_error(
+    history: Sequence[Event],
+) -> tuple[str, Chosen | LeavesChosen | ArchitectureChosen | GridChosen] | None:
     """How the fit judged what it chose on rows that no gradient had seen, and the event that has the risk there."""
-    chosen = last(history, Chosen)
+    leaves = last(history, LeavesChosen)
+    chosen = leaves if leaves is not None and leaves.taken else last(history, Chosen)
     if chosen is not None:
         return ASIDE, chosen
     searched = [event for event in of_kind(history, GridChosen) if event.products is not None]

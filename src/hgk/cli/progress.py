@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -22,6 +23,9 @@ WORDS: dict[type[events.Event], str] = {
     events.Refined: "comparing ways to treat the labels",
     events.Judged: "judging a kernel",
     events.Chosen: "choosing kernels",
+    events.LeavesJudged: "judging leaves",
+    events.LeavesChosen: "choosing leaves",
+    events.LeavesGrown: "training leaves",
     events.Optimism: "comparing errors",
     events.Held: "searching λ and γ",
     events.ArchitectureChosen: "choosing an architecture",
@@ -31,6 +35,8 @@ WORDS: dict[type[events.Event], str] = {
     events.Centres: "choosing centres",
     events.Counted: "training on centres",
 }
+# What is counted by events that tell how far they are.
+COUNTED: dict[type[Any], str] = {events.Counted: "rows", events.LeavesGrown: "leaves"}
 NUMBERS = {"step": "step", "criterion": "criterion", "honest": "error", "risk": "error"}
 
 
@@ -40,16 +46,19 @@ def phrase(event: events.Event) -> str:
     Examples
     --------
     >>> from hgk.cli.progress import phrase
-    >>> from hgk.events import Counted, Step
+    >>> from hgk.events import Counted, LeavesGrown, Step
     >>> phrase(Step(candidate="mixed", fold=1, step=3, criterion=0.5, lam=None))
     'learning weights · mixed · fold 1 · step 3 · criterion 0.5'
     >>> phrase(Counted(done=3, of=9))
     'training on centres · 3 of 9 rows'
+    >>> phrase(LeavesGrown(partition=0, done=16, of=64))
+    'training leaves · 16 of 64 leaves · partition 1'
     """
     parts = [WORDS.get(type(event), type(event).__name__.lower())]
     parts += [event.candidate] if event.candidate is not None else []
     parts += [f"fold {event.fold}"] if event.fold is not None else []
-    parts += [f"{event.done} of {event.of} rows"] if isinstance(event, events.Counted) else []
+    parts += [f"{event.done} of {event.of} {COUNTED[type(event)]}"] if isinstance(event, tuple(COUNTED)) else []
+    parts += [f"partition {event.partition + 1}"] if isinstance(event, events.LeavesGrown) else []
     values = [(word, getattr(event, name, None)) for name, word in NUMBERS.items()]
     return " · ".join([*parts, *(f"{word} {value:.4g}" for word, value in values if value is not None)])
 

@@ -1,6 +1,6 @@
 """Least squares in leaves: a partition of the rows, and a kernel, c = nλ and an exact machine for every leaf.
 
-    f(x) = f_l(x),  l the leaf that x falls into,      f_l = Σ_{j in l} α_j k_l(x_j, ·),      α_l = (K_l + c_l S_l⁻¹)⁻¹ y_l
+    f(x) = f_l(x)  in leaf l,      f_l = Σ_{j in l} α_j k_l(x_j, ·),      α_l = (K_l + c_l S_l⁻¹)⁻¹ y_l
 
 A row of one leaf has no part in the function of another, so that functions without single rows are those of its leaf:
 as exact as for a machine on all rows, and far cheaper. Rows are kept once; a leaf has their numbers.

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from hgk.estimators import HGKClassifier, HGKEstimator, HGKQuantileRegressor, HGKRegressor
-from hgk.events import Chosen, Judged, condensed, last, of_kind
+from hgk.events import Chosen, Judged, LeavesChosen, condensed, last, of_kind
 from hgk.model import Model
 from hgk.storable import KNOWN, Malformed, expect, storable
 from hgk.storage.atomic import WriteError, open_regular, write_atomically
@@ -224,7 +224,8 @@ def _holds_something_else(path: str | os.PathLike) -> bool:
 def _summary(saved: Saved, single: bool) -> dict[str, Any]:
     """What a person wants to know without loading the model."""
     model, machine = saved.model, saved.model.machine
-    training, target, chosen = model.training, model.target, last(model.history, Chosen)
+    training, target = model.training, model.target
+    chosen, leaves = last(model.history, Chosen), last(model.history, LeavesChosen)
     return {
         "estimator": saved.estimator,
         "loss": type(getattr(machine.parts_of()[0], "loss", None)).__name__.replace("NoneType", "LeastSquares"),
@@ -250,6 +251,7 @@ def _summary(saved: Saved, single: bool) -> dict[str, Any]:
         "plain": all(kernel.is_plain for _, kernel, _, _ in machine.terms),
         "tried": [event.candidate for event in of_kind(model.history, Judged)],
         "chosen": None if chosen is None else list(chosen.candidates),
+        "leaves": None if leaves is None else leaves.words,
         "compact": training is None,
         "single": single,
     }

@@ -12,7 +12,7 @@ from hgk.events import Chosen, Judged
 from hgk.kernels import HierarchicalKernel, MeanKernel
 from hgk.learners.default.judge import Judges, Verdict, held_out, judge_lams
 from hgk.learners.default.settings import Settings
-from hgk.machines import clipped_risk, train, wrong_classes
+from hgk.machines import Rows, clipped_risk, train, wrong_classes
 from hgk.progress import Progress
 from hgk.search import Task
 from hgk.targets import Refinement
@@ -68,11 +68,7 @@ class Averages:
 
     def told(self, members: Sequence[Trial]) -> dict[str, float | int]:
         """The rows, the error of predicted labels, of classes also how many are wrong; and what a refinement tells."""
-        t, rows, refinement = self.mean(members), {"rows": round(self.rows.given)}, self.refinement(members)
-        if refinement is None:
-            return rows | {"risk": self.risk(members), **wrong_classes(t, self.rows)}
-        losses = ((refinement.decode(t) - refinement.contract(self.rows.Y)) ** 2).sum(1)
-        return rows | {"risk": float(self.share @ losses), **refinement.told}
+        return told(self.mean(members), self.rows, self.refinement(members))
 
     def gain(self, members: Sequence[Trial], option: Sequence[Trial]) -> tuple[float, float]:
         """What the option gains, and in its standard errors."""
@@ -113,6 +109,15 @@ class Averages:
         return others if leave else members
 
 
+def told(t: torch.Tensor, rows: Rows, refinement: Refinement | None) -> dict[str, float | int]:
+    """What predictions t of some rows tell: the rows, the error of predicted labels, and more as ``Averages.told``."""
+    share, many = rows.weight / rows.weight.sum(), {"rows": round(rows.given)}
+    if refinement is None:
+        return many | {"risk": float(share @ ((t - rows.Y) ** 2).sum(1)), **wrong_classes(t, rows)}
+    losses = ((refinement.decode(t) - refinement.contract(rows.Y)) ** 2).sum(1)
+    return many | {"risk": float(share @ losses), **refinement.told}
+
+
 def trial_of(
     name: str, verdicts: Sequence[Verdict], task: Task, judges: Judges, settings: Settings, progress: Progress
 ) -> Trial:
@@ -131,11 +136,11 @@ def trial_of(
     honest = clipped_risk(t[index], task.rows[index], task.clip)
     criterion = float(np.mean([verdict.criterion for verdict in verdicts]))
     # of classes how many are wrong; with a column for each value, whose errors are summed above, the label's error
-    told = Averages(task, judges).told([trial])
+    more = Averages(task, judges).told([trial])
     if task.refinement is None:
-        told = {name: value for name, value in told.items() if name == "wrong"}
+        more = {name: value for name, value in more.items() if name == "wrong"}
     judged = Judged(candidate=name, criterion=criterion, honest=honest, lam=lam, narrowing=exponent)
-    progress.report(replace(judged, **told))  # type: ignore[arg-type]
+    progress.report(replace(judged, **more))  # type: ignore[arg-type]
     return trial
 
 

@@ -20,12 +20,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from hgk.arrays import available_memory, exact_rows, matrices_to_factor, require_bytes, require_memory
+from hgk.arrays import available_memory, device_of, exact_rows, matrices_to_factor, require_bytes, require_memory
 from hgk.events import Centres, Optimism, Planned, Refined
 from hgk.executor import Executor, Search
 from hgk.kernels import HierarchicalKernel, pruned
 from hgk.learners.base import Learned, Learner
 from hgk.learners.default.average import PLAIN, Averages, Trial, choose, mean_lam, optimism, trial_of
+from hgk.learners.default.division import Division, divided, judge_division
 from hgk.learners.default.effort import SPEED, Budget, Effort, centres_for, usual_effort
 from hgk.learners.default.judge import Judge, Judges, Verdict, at_every_lam, held_out, judge_lams, judge_plain
 from hgk.learners.default.kinds import Build, Kind, columns_of, kinds_for, mixed
@@ -36,6 +37,9 @@ from hgk.optimisers import Adam
 from hgk.optimisers.steps import Steps
 from hgk.progress import Progress
 from hgk.search import Convex, Task, mean_kernel
+
+# Where targets learn.
+AT_REST = device_of("cpu")
 
 
 @dataclass(frozen=True)
@@ -107,14 +111,31 @@ class Fit:
         effort, budget = self.plan()
         trials, self.judges = Trials(self, effort, budget).judged(plain)
         chosen = choose(trials, self.task, self.judges, self.progress, self.settings.members if self.exact else 1)
-        chosen = self.last_round(chosen, effort, budget)
+        division = judge_division(self, chosen)
+        chosen = self.last_round(chosen, effort, budget, division)
         seconds = None if self.learner.budget is None else self.learner.budget - (time.monotonic() - self.begun)
         if seconds is not None and not self.wanted.problem.exact:
             self.progress.deadline = time.monotonic() + 0.5 * seconds  # for λ; the rest is for the machines
+        if division is not None:
+            return self.divide(chosen, division)
         refinement = Averages(self.task, self.judges).refinement(chosen)
         refined = refinement is not None and refinement.simplest is refinement
         machine = self.train(chosen, self.task if refined else self.wanted, seconds)
         return Learned(machine, refinement if refined else self.wanted.target)  # type: ignore[arg-type]
+
+    def divide(self, chosen: list[Trial], division: Division) -> Learned:
+        """The machine in leaves; what the target learns from rows not seen, it learns from those set aside."""
+        refinement, target = division.refinement, self.wanted.target
+        if refinement is not None and refinement.simplest is refinement:
+            target = refinement
+        else:
+            self.task = self.wanted.squared
+        if target.calibrates:
+            target = target.fitted(division.t.cpu(), self.task.rows[division.index].to(AT_REST))
+        whole = None
+        if division.share:
+            whole = self.train(chosen, self.task, None) if self.exact else self._on_centres(chosen[0], self.task, None)
+        return Learned(divided(self, division, chosen, whole), target)
 
     # ------------------------------------------------------------------------------------------------- planning
 
@@ -178,18 +199,30 @@ class Fit:
 
     # ------------------------------------------------------------------------------------------------- training
 
-    def last_round(self, chosen: list[Trial], effort: Effort, budget: Budget | None) -> list[Trial]:
+    def last_round(
+        self, chosen: list[Trial], effort: Effort, budget: Budget | None, division: Division | None
+    ) -> list[Trial]:
         """Measure optimism, then some last steps of the learned kernels on all rows, where there are many."""
         if budget is not None and self.task.rows.given >= self.settings.many:
             steps, batch = budget.last(len(chosen), self.executor.workers)
             effort = replace(effort, last_steps=steps, last_batch=batch)
+        if self.wanted.problem.exact and not self.wanted.target.classes and not self.progress.stopped:
+            self._report_optimism(chosen, division)
         if not (self.exact and self.wanted.problem.exact):
             return chosen
-        if not self.wanted.target.classes and not self.progress.stopped:
-            self.progress.report(Optimism(ratio=optimism(chosen, self.task, self.judges, self.settings)))
         if not effort.last_steps or self.progress.cut():
             return chosen
         return self._last_steps(chosen, effort)
+
+    def _report_optimism(self, chosen: Sequence[Trial], division: Division | None) -> None:
+        """Of the machine on all rows and of leaves, in proportion to their shares."""
+        ratio, share = 1.0, 1.0 if division is None else division.share
+        if self.exact and share:
+            ratio = optimism(chosen, self.task, self.judges, self.settings)
+        if division is not None:
+            ratio = share * ratio + (1 - share) * division.optimism
+        if self.exact or division is not None:
+            self.progress.report(Optimism(ratio=ratio))
 
     def _last_steps(self, chosen: Sequence[Trial], effort: Effort) -> list[Trial]:
         """On all rows, also on those set aside and watched, more than a quarter.
@@ -232,13 +265,13 @@ class Fit:
             if task.problem.exact and too_much:
                 return train(first.kernels[0], rows, first.lam)
             return task.problem.machine(first.kernels[0].with_gamma(1.0), task, self.progress)
-        kernels, unseen = self._kernels(chosen, len(task.rows))
+        kernels, unseen = self.kernels_of(chosen, len(task.rows))
         if isinstance(task.problem, Convex):
             lams = judge_lams(task, self.settings)
             return task.problem.mean_machine(kernels, task.rows, task.fold_of, lams, self.progress, unseen)
         return train(mean_kernel(kernels), rows, mean_lam(chosen))
 
-    def _kernels(self, chosen: Sequence[Trial], n: int):
+    def kernels_of(self, chosen: Sequence[Trial], n: int):
         """The kernels with their shares, for n rows; and for each fold set aside those that were learned without it."""
         kernels: list[tuple[HierarchicalKernel, float]] = []
         unseen: dict[int, list[int]] = {fold: [] for fold in self.judges}

@@ -78,6 +78,24 @@ class Settings:
     rates: tuple[float, float, float] = (0.3, 0.2, 0.03)
     map_penalty: float = 0.1
 
+    # Rows from which leaves are tried. Where a machine on all rows is exact, these shares of them are the sizes of
+    # leaves to choose from, beyond these numbers of rows; then steps of a node, their rate and rows per step.
+    divided: int = 3000
+    leaf_shares: tuple[float, ...] = (0.5, 0.25)
+    leaf_rows: tuple[int, ...] = (1000, 2000, 4000)
+    leaf_steps: int = 8
+    leaf_rates: tuple[float, float] = (0.05, 0.2)
+    leaf_batches: tuple[int, int] = (1001, 501)
+    # Leaves are judged in so many branches of so many rows.
+    branches: int = 4
+    branch_rows: int = 8_000
+    # Partitions that are averaged: at most and at least so many, and so many rows in all in between.
+    partitions: tuple[int, int] = (4, 2)
+    partitioned: float = 1.5e6
+    # Centres of the machine on all rows beside leaves, and rows by which it is judged.
+    centres_beside: int = 1_000
+    beside: int = 50_000
+
     # Centres beyond the rows of an exact machine: at most so many, and rows that choose λ among these multiples.
     centres: int = 5_000
     rows_for_lam: int = 20_000

@@ -1,0 +1,366 @@
+"""Local weights: partitions into leaves, each with a kernel that was handed down to it.
+
+From the top of a partition's tree down, every node takes its parent's kernel and c = nλ, and some leave-one-out steps
+on its own rows; a leaf then chooses its width and c by leaving one out. What is decided, by rows that no gradient has
+seen and on a few branches of the tree where rows are many:
+
+    the size of leaves, and whether their kernels take steps at all
+    the share p of the machine on all rows, f_0:      f = p f_0 + (1 - p) Σ_t f_t / T   for T partitions
+    whether leaves are taken at all: only if that is better by more than a standard error
+
+With residuals r_0, and r_1, r_2 of two partitions, E r_1² = b + v and E r_1 r_2 = b, the mean of T partitions has the
+error b + v/T, so that two say which p is best for any T:
+
+    p² E r_0² + 2 p (1 - p) E r_0 r_1 + (1 - p)² (b + v/T)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from hgk.criteria import invert
+from hgk.events import LeavesGrown
+from hgk.kernels import HierarchicalKernel
+from hgk.machines import InLeaves, Machine, Partition, Rows, partition
+from hgk.optimisers import Adam
+from hgk.optimisers.steps import Steps
+from hgk.progress import Progress
+from hgk.solvers import Cholesky
+
+if TYPE_CHECKING:
+    from hgk.executor import Executor
+    from hgk.learners.default.settings import Settings
+
+Run = Callable[[Sequence[Callable]], list]
+# Factors by which a leaf may change its width and c, one after the other as long as that helps, and how often.
+NARROWER, QUIETER, TRIES = 0.8, 0.5, 2
+# Rows of a leaf up to which it does, since every try takes a factor and its inverse.
+TUNED = 1500
+# c below this drowns in the rounding of a kernel matrix in single precision.
+LEAST_C = 1e-4
+
+
+@dataclass(frozen=True)
+class Plan:
+    """At most so many rows in a leaf, and steps of every node at this rate on batches of so many rows."""
+
+    size: int
+    steps: int
+    rate: float
+    batch: int
+
+
+@dataclass(frozen=True, eq=False)
+class Handed:
+    """What a node hands down to its children."""
+
+    kernel: HierarchicalKernel
+    c: float
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """A leaf's kernel with its width, c, coefficients, and the ridge that was added."""
+
+    kernel: HierarchicalKernel
+    c: float
+    alpha: torch.Tensor
+    ridge_added: float
+
+
+def metric(kernel: HierarchicalKernel, X: torch.Tensor) -> torch.Tensor:
+    """What columns are multiplied by, such that their variances are their shares of the exponent."""
+    seen = X[:: max(1, len(X) // 500)].double().cpu()
+    deviation = seen.std(0)
+    share = torch.from_numpy(kernel.relevance(seen))
+    return torch.where(deviation > 0, (share / deviation.clamp_min(1e-300) ** 2).sqrt(), 0.0)
+
+
+class Tree:
+    """A partition's tree, along which kernels are handed down.
+
+    Nodes are numbered as in ``Partition.children``: splits from 0, leaf l by -1 - l.
+    """
+
+    def __init__(self, rows: Rows, parts: Partition, seed: int, map_penalty: float, progress: Progress):
+        self.rows, self.parts, self.seed, self.map_penalty, self.progress = rows, parts, seed, map_penalty, progress
+        self.parent = {child: i for i, pair in enumerate(parts.children.tolist()) for child in pair}
+        self.top = 0 if len(parts.children) else -1
+
+    def members(self, node: int) -> torch.Tensor:
+        """Numbers of the node's rows."""
+        start, stop = self.parts.spans[node] if node >= 0 else (-1 - node, -node)
+        return self.parts.order[self.parts.ends[start] : self.parts.ends[stop]]
+
+    def leaves_of(self, size: int) -> list[int]:
+        """The largest nodes of at most ``size`` rows, and leaves that are larger, from left to right."""
+        waiting, leaves = [self.top], list[int]()
+        while waiting:
+            node = waiting.pop()
+            if node < 0 or len(self.members(node)) <= size:
+                leaves.append(node)
+            else:
+                waiting += reversed(self.parts.children[node].tolist())
+        return leaves
+
+    def hand_down(self, handed: Handed, nodes: Sequence[int], plan: Plan, run: Run) -> dict[int, Handed]:
+        """The kernels of these nodes, level by level, from that of the top."""
+        if not plan.steps:
+            return dict.fromkeys(nodes, handed)
+        known, wanted = {self.top: handed}, set[int]()
+        for node in nodes:
+            while node not in wanted and node != self.top:
+                wanted.add(node)
+                node = self.parent[node]
+        while wanted:
+            level = sorted(node for node in wanted if self.parent[node] in known)
+            jobs = [partial(self.learn, node, known[self.parent[node]], plan) for node in level]
+            known |= zip(level, run(jobs), strict=True)
+            wanted -= set(level)
+        return {node: known[node] for node in nodes}
+
+    def learn(self, node: int, handed: Handed, plan: Plan) -> Handed:
+        """Some steps on rows of the node."""
+        rng, members = np.random.default_rng([self.seed, node + len(self.parts)]), self.members(node)
+        if self.progress.cut() or len(members) < 2 or handed.kernel.architecture.tied:
+            return handed
+        batch = min(plan.batch, len(members))
+        if len(members) > plan.steps * batch:  # as many as will be drawn
+            members = members[torch.from_numpy(np.sort(rng.choice(len(members), plan.steps * batch, replace=False)))]
+        settings = Adam(plan.steps, batch, plan.rate, map_penalty=self.map_penalty)
+        run = Steps(settings, handed.kernel, self.rows[members], rng, Progress(), lam=handed.c / batch).alone()
+        return Handed(run.result(), run.lam * batch)
+
+
+def one_by_one(jobs: Sequence[Callable]) -> list:
+    return [job() for job in jobs]
+
+
+# ----------------------------------------------------------------------------------------------------------- leaves
+
+
+def trained(handed: Handed, rows: Rows, clip: float) -> Leaf:
+    """The exact machine of a leaf; its width and c by leaving one out, starting from those that were handed down."""
+    S, c = handed.kernel.exponent(rows.X.float()), max(handed.c, LEAST_C)
+
+    def at(factor: float) -> torch.Tensor:
+        return torch.mul(S, -((handed.kernel.gamma * factor) ** -2)).exp_()
+
+    tries = TRIES if len(rows) <= TUNED else 0
+    factor = _smallest(lambda factor: left_out(at(factor), rows, c, clip), 1.0, NARROWER, tries)
+    K = at(factor)
+    c = _smallest(lambda c: left_out(K, rows, c, clip), c, QUIETER, tries)
+    solver, kernel = Cholesky(), handed.kernel.with_gamma(handed.kernel.gamma * factor)
+    state = solver.prepare(K.double(), rows.weight, overwrite=True)
+    solved = solver.solve(state, rows.Y, c / float(rows.weight.sum()))
+    return Leaf(kernel, c, solved.alpha, solved.stats["ridge_added"])
+
+
+def _smallest(value: Callable[[float], float], start: float, factor: float, tries: int) -> float:
+    """Downhill from ``start`` by factors, in the one direction or in the other."""
+    place, best = start, value(start) if tries else 0.0
+    for change in (factor, 1 / factor):
+        for _ in range(tries):
+            option = value(place * change)
+            if not option < best:
+                break
+            place, best = place * change, option
+        if place != start:
+            break
+    return place
+
+
+def left_out(K: torch.Tensor, rows: Rows, c: float, clip: float) -> float:
+    """The error of clipped predictions of rows that were left out (see :mod:`hgk.criteria`)."""
+    if c < LEAST_C:
+        return float("inf")
+    s, m = rows.weight[:, None], rows.repetitions[:, None]
+    inverse = invert(K, rows.Y, c / float(s.sum()), rows.weight, torch.float32 if c > 1e-2 else torch.float64)
+    D = inverse.G.diagonal()[:, None].double() / m + (1 - 1 / m) * s / c
+    t = (rows.Y - inverse.alpha / D).clamp(-clip, clip)
+    return float((s * (t - rows.Y) ** 2).sum() / s.sum())
+
+
+# ---------------------------------------------------------------------------------------------------------- judging
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """A plan on the rows set aside that were judged: predictions of two partitions, and their leaves."""
+
+    plan: Plan
+    t: torch.Tensor  # (2, rows, outputs), clipped
+    leaves: list[tuple[Handed, torch.Tensor]]  # with their rows
+    seconds: float  # of one worker, for every row that leaves were made of
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """A part of the rows that is divided twice, and the rows set aside that fall into it."""
+
+    number: int
+    trees: tuple[Tree, Tree]
+    out: torch.Tensor
+
+
+class Trial:
+    """Leaves of two partitions, grown on rows that are not set aside; where rows are many, in some branches alone."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        rest: torch.Tensor,
+        out: torch.Tensor,
+        kernels: Sequence[Handed],
+        smallest: int,
+        largest: int,
+        rng: np.random.Generator,
+        settings: Settings,
+        progress: Progress,
+        clip: float,
+    ):
+        self.rows, self.kernels, self.settings, self.clip = rows, [*kernels, *kernels][:2], settings, clip
+        self.scales = [metric(handed.kernel, rows.X) for handed in self.kernels]
+        whole = partition(rows.X, self.scales[0], largest, rng, index=rest)
+        self.tree = Tree(rows, whole, int(rng.integers(2**32)), settings.map_penalty, progress)
+        leaf, numbers = whole.route(rows.X[out]).cpu(), rng.permutation(len(whole))[: settings.branches]
+        self.branches = []
+        for number in sorted(numbers.tolist()):
+            members = whole.rows(number)
+            parts = [
+                partition(rows.X, scale, smallest, rng, principal=t == 0, index=members)
+                for t, scale in enumerate(self.scales)
+            ]
+            seeds = rng.integers(2**32, size=2).tolist()
+            trees = [Tree(rows, p, s, settings.map_penalty, progress) for p, s in zip(parts, seeds, strict=True)]
+            self.branches.append(Branch(number, (trees[0], trees[1]), out[leaf == number]))
+
+    @cached_property
+    def index(self) -> torch.Tensor:
+        """The rows set aside that are judged."""
+        return torch.cat([branch.out for branch in self.branches])
+
+    def judge(self, plan: Plan, executor: Executor) -> Judgement:
+        begun, nodes = time.monotonic(), [-1 - branch.number for branch in self.branches]
+        known = [self.tree.hand_down(handed, nodes, plan, executor.run) for handed in self.kernels]
+        jobs = [
+            partial(self._grow, branch.trees[t], known[t][-1 - branch.number], branch.out, plan)
+            for t in range(2)
+            for branch in self.branches
+        ]
+        grown = executor.run(jobs)
+        many = len(self.branches)
+        t = torch.stack([torch.cat([part for part, _ in grown[:many]]), torch.cat([part for part, _ in grown[many:]])])
+        made = sum(len(tree.parts.order) for branch in self.branches for tree in branch.trees)
+        seconds = (time.monotonic() - begun) * min(executor.workers, len(jobs)) / made
+        return Judgement(plan, t.clamp(-self.clip, self.clip), [leaf for _, mine in grown for leaf in mine], seconds)
+
+    def criterion(self, judgement: Judgement, executor: Executor) -> float:
+        """The error of leaving one out in some leaves, which flatters: their kernels have seen the rows."""
+        size = max(len(members) for _, members in judgement.leaves)
+        many = max(executor.workers, 2**15 // size)
+        some = judgement.leaves[:: -(-len(judgement.leaves) // many)]
+
+        def error(handed: Handed, members: torch.Tensor) -> float:
+            rows = self.rows[members]
+            return left_out(handed.kernel.matrix(rows.X.float()), rows, handed.c, self.clip)
+
+        return float(np.mean(executor.run([partial(error, *leaf) for leaf in some])))
+
+    def _grow(
+        self, tree: Tree, handed: Handed, out: torch.Tensor, plan: Plan
+    ) -> tuple[torch.Tensor, list[tuple[Handed, torch.Tensor]]]:
+        """Predictions of the rows set aside, and the leaves with their rows."""
+        nodes = tree.leaves_of(plan.size)
+        known, leaf_of = tree.hand_down(handed, nodes, plan, one_by_one), tree.parts.route(self.rows.X[out]).cpu()
+        t, leaves = self.rows.Y.new_zeros(len(out), self.rows.Y.shape[1]), []
+        for node in nodes:
+            members = tree.members(node)
+            leaf = trained(known[node], self.rows[members], self.clip)
+            leaves.append((Handed(leaf.kernel, leaf.c), members))
+            start, stop = tree.parts.spans[node] if node >= 0 else (-1 - node, -node)
+            mine = ((leaf_of >= start) & (leaf_of < stop)).nonzero()[:, 0]
+            if len(mine):
+                X, Z = self.rows.X[out[mine]].float(), self.rows.X[members].float()
+                t[mine] = leaf.kernel.multiply(X, Z, leaf.alpha.float()).to(t)
+        return t, leaves
+
+
+def best_share(r_0: torch.Tensor, r: torch.Tensor, weight: torch.Tensor, partitions: int) -> float:
+    """p of the formula above, for residuals r_0 of the machine on all rows and r of two partitions, in [0, 1]."""
+    s = weight / weight.sum()
+
+    def mean(a: torch.Tensor, b: torch.Tensor) -> float:
+        return float(s @ (a * b).sum(1))
+
+    b = mean(r[0], r[1])
+    spread = max(0.0, (mean(r[0], r[0]) + mean(r[1], r[1])) / 2 - b)
+    leaves, cross, whole = b + spread / partitions, mean(r_0, r.mean(0)), mean(r_0, r_0)
+    curvature = whole + leaves - 2 * cross
+    return min(1.0, max(0.0, (leaves - cross) / curvature)) if curvature > 0 else 0.0
+
+
+# ---------------------------------------------------------------------------------------------------------- growing
+
+
+def grow(
+    rows: Rows,
+    X: torch.Tensor,
+    handed: Handed,
+    plan: Plan,
+    number: int,
+    rng: np.random.Generator,
+    settings: Settings,
+    executor: Executor,
+    progress: Progress,
+    clip: float,
+    stand_in: Callable[[], Machine],
+) -> InLeaves | None:
+    """A partition of all rows; after a stop another machine stands in for leaves without one, None if all are.
+
+    ``X`` are the rows that the machine keeps, in the precision that it computes in.
+    """
+    parts = partition(rows.X, metric(handed.kernel, rows.X), plan.size, rng, principal=number == 0)
+    tree = Tree(rows, parts, int(rng.integers(2**32)), settings.map_penalty, progress)
+    nodes = [-1 - leaf for leaf in range(len(parts))]
+    known = tree.hand_down(handed, nodes, plan, executor.run)
+    leaves: list[Leaf] = []
+    at_once = 8 * executor.workers
+    for start in range(0, len(nodes), at_once):
+        if progress.cut():
+            break
+        some = nodes[start : start + at_once]
+        leaves += executor.run([partial(trained, known[node], rows[tree.members(node)], clip) for node in some])
+        progress.report(LeavesGrown(partition=number, done=len(leaves), of=len(nodes)))
+    if not leaves:
+        return None
+    return assembled(rows, X, parts, leaves, handed, stand_in() if len(leaves) < len(nodes) else None)
+
+
+def assembled(
+    rows: Rows, X: torch.Tensor, parts: Partition, leaves: Sequence[Leaf], handed: Handed, stand_in: Machine | None
+) -> InLeaves:
+    """The machine of leaves, of which the last may be lacking."""
+    lacking = len(parts) - len(leaves)
+    if lacking:
+        end = int(parts.ends[len(leaves)])
+        ends = torch.cat([parts.ends[: len(leaves) + 1], torch.full((lacking,), end)])
+        parts = Partition(parts.directions, parts.thresholds, parts.children, parts.order[:end], ends)
+    alpha = torch.zeros_like(rows.Y)
+    for number, leaf in enumerate(leaves):
+        alpha[parts.rows(number)] = leaf.alpha
+    kernels = [leaf.kernel for leaf in leaves] + [handed.kernel] * lacking
+    cs = torch.tensor([leaf.c for leaf in leaves] + [handed.c] * lacking, dtype=torch.float64)
+    gammas = torch.tensor([kernel.gamma for kernel in kernels], dtype=torch.float64)
+    moved = any(w is not v for kernel in kernels for w, v in zip(kernel.W, handed.kernel.W, strict=True))
+    W = tuple(torch.stack(arrays) for arrays in zip(*(kernel.W for kernel in kernels), strict=True)) if moved else ()
+    lam = float(cs.log().mean().exp()) / float(rows.weight.sum())
+    ridge = max((leaf.ridge_added for leaf in leaves), default=0.0)
+    return InLeaves(handed.kernel, lam, X, alpha, ridge, parts, W, gammas, cs, stand_in)
