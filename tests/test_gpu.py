@@ -23,16 +23,16 @@ from hgk.kernels import HierarchicalKernel, Sweep, compiled, compose, with_kinds
 from hgk.kernels.sweeps.compiled.chains import Slopes
 from hgk.learners import Default
 from hgk.learners.default.average import Trial
-from hgk.learners.default.effort import Effort
+from hgk.learners.default.effort import LearningEffort
 from hgk.learners.default.kinds import all_kinds, mixed
 from hgk.learners.default.learner import Fit
 from hgk.machines import Rows, train
 from hgk.optimisers import Adam
-from hgk.optimisers.annealing import LONGEST, Annealing, anneal, anneal_all
+from hgk.optimisers.annealing import LONGEST_EDGE, Annealing, anneal, anneal_all
 from hgk.optimisers.armijo import Descending, descend, descend_all
 from hgk.optimisers.objective import Objective, Risk, loads, risks_all
 from hgk.optimisers.recorded import RecordedRun, run_together
-from hgk.optimisers.runs import Run
+from hgk.optimisers.runs import AdamRun
 from hgk.progress import Progress
 from hgk.search import fold_numbers, lam_grid, search
 from hgk.targets import FewValues
@@ -278,7 +278,7 @@ def test_chains_anneal_together_as_each_alone():
 
     def asked():
         Ws = [o.kernel.W for o in objectives()]
-        Ws[2] = (1e-6 * Ws[2][0], torch.full_like(Ws[2][1], LONGEST), *Ws[2][2:])
+        Ws[2] = (1e-6 * Ws[2][0], torch.full_like(Ws[2][1], LONGEST_EDGE), *Ws[2][2:])
         return [
             Annealing(o, W, steps, np.random.default_rng(seed), Progress())
             for seed, (o, W, steps) in enumerate(zip(objectives(), Ws, [30, 40, 80], strict=True))
@@ -311,7 +311,7 @@ def test_chains_that_are_cut_tell_of_their_steps():
 @kernels
 def test_wide_nodes_descend_one_by_one(monkeypatch):
     found = objectives()
-    monkeypatch.setattr(sys.modules["hgk.optimisers.armijo"], "WIDEST", 0)
+    monkeypatch.setattr(sys.modules["hgk.optimisers.armijo"], "WIDEST_NODE", 0)
     monkeypatch.setattr(sys.modules["hgk.optimisers.armijo"], "Slopes", None)
     one, *_ = descend_all([Descending(o, o.kernel.W, 2) for o in found])
     assert one.steps == descend(found[0], found[0].kernel.W, 2).steps
@@ -418,7 +418,7 @@ def test_recorded_steps_are_ordinary_steps():
     """Side by side, from the same batches: θ after five steps, and what was told of them."""
     rows, batch = repeated(300), 200 if HERE else 30
     told, ended = [], []
-    for device, kind in (("cpu", Run), (DEVICE, RecordedRun)):
+    for device, kind in (("cpu", AdamRun), (DEVICE, RecordedRun)):
         runs = []
         for build in (mixed, all_kinds):
             tree = build(features(*["scaled"] * 5))
@@ -448,7 +448,7 @@ def test_the_last_round_is_the_processors():
         task, executor = task_of(rows.to(device), [1e-3]), Threads() if device == "cpu" else SideBySide()
         fit = Fit(Default(), task, np.random.default_rng(1), Progress(), executor)
         chosen = [Trial(f"kind {i}", [kernel], 1e-3, task.rows.Y, 100) for i, kernel in enumerate(begun)]
-        moved = fit.last_round(chosen, Effort(9, 1, 100, 1, 100, 5, 150), None)
+        moved = fit.last_round(chosen, LearningEffort(9, 1, 100, 1, 100, 5, 150), None)
         ended.append([w for trial in moved for w in trial.kernels[0].W])
     for w, v in zip(*ended, strict=True):
         assert v.device.type == "cpu"

@@ -77,8 +77,8 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> Any:
     """Names are imported when they are first asked for: the command line starts before its packages do."""
     if name in _HOME:
-        found = globals()[name] = getattr(import_module(f"hgk.{_HOME[name]}"), name)
-        return found
+        value = globals()[name] = getattr(import_module(f"hgk.{_HOME[name]}"), name)
+        return value
     if not name.startswith("_"):  # hgk.losses and the like, without an import of their own
         try:
             return import_module(f"hgk.{name}")

@@ -31,7 +31,7 @@ WORDS: dict[type[events.Event], str] = {
     events.Centres: "choosing centres",
     events.Counted: "training on centres",
 }
-NUMBERS = {"step": "step", "criterion": "criterion", "honest": "error", "risk": "error"}
+SHOWN_NUMBERS = {"step": "step", "criterion": "criterion", "honest": "error", "risk": "error"}
 
 
 def phrase(event: events.Event) -> str:
@@ -50,7 +50,7 @@ def phrase(event: events.Event) -> str:
     parts += [event.candidate] if event.candidate is not None else []
     parts += [f"fold {event.fold}"] if event.fold is not None else []
     parts += [f"{event.done} of {event.of} rows"] if isinstance(event, events.Counted) else []
-    values = [(word, getattr(event, name, None)) for name, word in NUMBERS.items()]
+    values = [(word, getattr(event, name, None)) for name, word in SHOWN_NUMBERS.items()]
     return " · ".join([*parts, *(f"{word} {value:.4g}" for word, value in values if value is not None)])
 
 

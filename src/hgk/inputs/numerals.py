@@ -39,7 +39,7 @@ MANY_COMMAS, SLIPS = 50, 0.02
 # decimals, one in ten would end in 0 and be shorter, one in a thousand whole, so that a whole one counts for more.
 FEW_DOTS, MANY_DOTS, WHOLE_COUNTS = 2, 30, 3
 # The first whole number whose successor is no float.
-EXACT = 2**53
+INEXACT = 2**53
 
 # The shape of a cell: 9 for every digit but 0, one form of the signs. A column has few shapes, however many cells.
 _SHAPE = str.maketrans(

@@ -19,9 +19,9 @@ from hgk.progress import Progress
 SLOPE = 1e-4
 HALVINGS = 30
 # A local minimum, to the precision that the risk deserves: no step found, or the last one gained less.
-LITTLE = 1e-5
+LITTLE_GAIN = 1e-5
 # Columns of a node beyond which chains descend one by one: side by side its exponents are formed for every four.
-WIDEST = 64
+WIDEST_NODE = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,16 +71,18 @@ def descend(objective: Objective, W: Weights, steps: int, progress: Progress | N
 
 def descend_all(requests: Sequence[Descending]) -> list[Descent]:
     """Every descent; on an accelerator those that the fused kernels take go together."""
-    found: dict[int, Descent] = {}
+    descents: dict[int, Descent] = {}
     narrow = [
-        request for request in requests if max(map(len, request.objective.kernel.architecture.coordinates)) <= WIDEST
+        request
+        for request in requests
+        if max(map(len, request.objective.kernel.architecture.coordinates)) <= WIDEST_NODE
     ]
     for together in loads(narrow, held=1):
-        found |= zip(map(id, together), _descend_together(together), strict=True)
+        descents |= zip(map(id, together), _descend_together(together), strict=True)
     for request in requests:
-        if id(request) not in found:
-            found[id(request)] = descend(request.objective, request.W, request.steps, request.progress)
-    return [found[id(request)] for request in requests]
+        if id(request) not in descents:
+            descents[id(request)] = descend(request.objective, request.W, request.steps, request.progress)
+    return [descents[id(request)] for request in requests]
 
 
 def _descend_together(requests: Sequence[Descending]) -> list[Descent]:
@@ -106,14 +108,14 @@ def rule_of(W: Weights, steps: int, progress: Progress | None = None) -> Rule:
         if eta is None:  # first try: a tenth of the weights' own length
             length = float(sum((w**2).sum() for w in result.W))
             eta = 0.1 * (length / slope) ** 0.5 if slope > 0 else 0.0
-        found = yield from _backtrack(result.W, risk, gradient, slope, eta)
-        if found is None:
+        step = yield from _backtrack(result.W, risk, gradient, slope, eta)
+        if step is None:
             result.at_minimum = True
             break
-        result.W, result.risk, taken = found
+        result.W, result.risk, taken = step
         result.steps.append({"before": risk, "after": result.risk, "eta": taken, "slope": slope})
         eta = 2 * taken
-        if risk - result.risk < LITTLE * risk:
+        if risk - result.risk < LITTLE_GAIN * risk:
             result.at_minimum = True
             break
         if progress is not None and progress.cut():

@@ -121,8 +121,8 @@ class Risk(Request):
 
 def risks_all(requests: Sequence[Risk]) -> list[float]:
     """Every risk; on an accelerator those that the fused kernels take go together."""
-    found: dict[int, float] = {}
+    risk_of: dict[int, float] = {}
     for together in loads(requests, held=0):
         risks = Chains([request.objective.chain(request.W, request.rows) for request in together]).risks()
-        found |= zip(map(id, together), risks, strict=True)
-    return [found[id(w)] if id(w) in found else w.objective.risk(w.W, w.rows) for w in requests]
+        risk_of |= zip(map(id, together), risks, strict=True)
+    return [risk_of[id(w)] if id(w) in risk_of else w.objective.risk(w.W, w.rows) for w in requests]

@@ -19,10 +19,10 @@ from hgk.arrays import recorded, synchronise
 from hgk.criteria import LeaveOneOut
 from hgk.kernels import Weights
 from hgk.kernels.sweeps.compiled.sweep import FusedSweep, layout_of
-from hgk.optimisers.runs import LAM_BOUNDS, Run, pace
+from hgk.optimisers.runs import LAM_BOUNDS, AdamRun, pace
 
 
-class RecordedRun(Run):
+class RecordedRun(AdamRun):
     """A run whose parameters live where the rows are, and whose step waits for nothing."""
 
     def __init__(self, *args, **kwargs):

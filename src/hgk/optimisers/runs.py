@@ -93,7 +93,7 @@ class Watch:
         return min(self.checks, key=lambda check: self.risk(check[0]))[1]
 
 
-class Run:
+class AdamRun:
     """The parameters of one run and their moments."""
 
     def __init__(
@@ -195,11 +195,11 @@ class Run:
         W = self.weights
         X = batch.X.float()
         sweep = self._sweep(W, X)
-        found = self.criterion(sweep.matrix(), batch.Y, self.theta[-1].exp(), batch.weight, batch.count)
-        dW = sweep.backward(found.dK.to(X))
+        evaluation = self.criterion(sweep.matrix(), batch.Y, self.theta[-1].exp(), batch.weight, batch.count)
+        dW = sweep.backward(evaluation.dK.to(X))
         gradient = [w * dw for w, dw in zip(W[: self.depth], dW, strict=False)] + list(dW[self.depth :])
         self._penalise(gradient, W)
-        return found.value, [*gradient, found.dlog_lam.to(self.theta[-1])]
+        return evaluation.value, [*gradient, evaluation.dlog_lam.to(self.theta[-1])]
 
     def _sweep(self, W: Weights, X: torch.Tensor):
         return batch_sweep(self.kernel.with_weights(W), X, self.buffers)

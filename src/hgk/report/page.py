@@ -18,7 +18,7 @@ from typing import Any
 
 from hgk.insight import new_rows
 from hgk.insight.fitted import Estimator, require_model
-from hgk.report.palette import FOREST, GREY, OURS, SERIES, SVM
+from hgk.report.palette import FOREST_COLOUR, GREY, OURS_COLOUR, SERIES, SVM_COLOUR
 from hgk.report.sections import SHARED, Section, Subject, registered
 from hgk.report.web import as_json, assemble, colours, write
 
@@ -91,7 +91,7 @@ def _body(sections: Sequence[Section]) -> str:
 
 
 def _style(sections: Sequence[Section]) -> str:
-    looks = {"ours": OURS, "svm": SVM, "forest": FOREST, "grey": GREY}
+    looks = {"ours": OURS_COLOUR, "svm": SVM_COLOUR, "forest": FOREST_COLOUR, "grey": GREY}
     looks |= {f"k{i}": colour for i, colour in enumerate(SERIES)}
     return colours(looks) + "".join(section.style() for section in sections) + _web("report.css")
 
@@ -103,8 +103,8 @@ def _script(sections: Sequence[Section]) -> str:
         for section in sections
         for figure, function in section.draws
     )
-    own = "\n".join(dict.fromkeys(section.script for section in sections))
-    return f"{_web('report.js')}\n{own}\nstart([{figures}]);\n"
+    scripts = "\n".join(dict.fromkeys(section.script for section in sections))
+    return f"{_web('report.js')}\n{scripts}\nstart([{figures}]);\n"
 
 
 def _web(name: str) -> str:

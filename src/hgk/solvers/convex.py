@@ -45,7 +45,7 @@ class ConvexState:
 
 
 @dataclass(frozen=True)
-class Column:
+class ConvexProblem:
     """One output: the problem that a solver sees. Or several, y (n, k) and weight (n, 1), with values for each."""
 
     K: torch.Tensor

@@ -23,7 +23,7 @@ from hgk.arrays import available_memory, gibibytes
 from hgk.model import MEASURES
 from hgk.storable import Malformed, expect
 from hgk.storage.atomic import open_regular
-from hgk.storage.codec import Decoder
+from hgk.storage.codec import DocumentReader
 from hgk.storage.texts import printable
 from hgk.storage.upgrades import SCHEMA, upgraded
 
@@ -196,7 +196,7 @@ def _typed(document: Any, fields: Fields, place: str, only_given: bool = False) 
     """A mapping, whose entries of these names have these types."""
     if not isinstance(document, dict):
         raise Malformed(f"{place} is not a list of named entries")
-    decoder = Decoder({})
+    decoder = DocumentReader({})
     for name, kind in fields.items():
         if name in document:
             decoder(document[name], kind, f"{place}.{name}")
