@@ -27,28 +27,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Adam",
-    "Algorithm1",
-    "Architecture",
-    "CompactModelError",
-    "GaussianProcessKernel",
-    "HGKClassifier",
-    "HGKQuantileRegressor",
-    "HGKRegressor",
-    "HierarchicalKernel",
-    "ModelFileError",
-    "StoppedEarlyWarning",
-    "compose",
-    "grouped",
-    "inhomogeneous",
-    "isotropic",
-    "load",
-    "save",
-    "two_layers",
-    "with_kinds",
-]
-
 _HOMES = {
     "estimators": [
         "CompactModelError",
@@ -72,6 +50,7 @@ _HOMES = {
     "storage": ["ModelFileError", "load", "save"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:

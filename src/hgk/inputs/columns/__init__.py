@@ -13,5 +13,3 @@ from hgk.inputs.columns.category import Category
 from hgk.inputs.columns.numeric import Numeric
 from hgk.inputs.columns.registry import COLUMN_KINDS, kind_of, register
 from hgk.inputs.columns.unchanged import Unchanged
-
-__all__ = ["COLUMN_KINDS", "Category", "Column", "ColumnSettings", "Numeric", "Unchanged", "kind_of", "register"]
