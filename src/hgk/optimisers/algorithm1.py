@@ -94,11 +94,6 @@ class Algorithm1:
         return (yield from _Run(self, kernel, rows, rng, progress, problem).run())
 
 
-def isotropic_kernel(d: int) -> HierarchicalKernel:
-    architecture = isotropic(d)
-    return HierarchicalKernel(architecture, (torch.ones(1, d, dtype=torch.float64),))
-
-
 class _Run:
     """The state of one run: D1, D2, D3, the current weights, and the best so far."""
 
@@ -109,7 +104,8 @@ class _Run:
         self.D1, self.D2, D3 = three_parts(len(rows), rng)
         self.D3 = self.rows[torch.from_numpy(D3)]
         self.best, self.best_risk = kernel.W, float("inf")
-        self.plain = isotropic_kernel(kernel.architecture.d)
+        plain = isotropic(kernel.architecture.d)
+        self.plain = HierarchicalKernel(plain, plain.start(rows.spread, rng))
 
     def run(self) -> Search[HierarchicalKernel]:
         W = self.kernel.W
@@ -124,7 +120,7 @@ class _Run:
             if self.best_risk >= before:
                 self._reshuffle()
         if self.settings.guard and not (yield from self._beats_plain()):
-            return isotropic_kernel(self.kernel.architecture.d)
+            return self.plain
         return self.kernel.with_weights(self.best)
 
     def _beats_plain(self) -> Search[bool]:

@@ -21,18 +21,16 @@ so that only the changed branch is evaluated, in row blocks that stay in cache.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
 
 from hgk.arrays import row_blocks
-from hgk.executor import Request
 from hgk.kernels import Architecture, Pair, Sweep, Weights
 from hgk.kernels.sweeps.compiled.chains import LONGEST_EDGE, Moves
-from hgk.optimisers.objective import Objective, loads
+from hgk.optimisers.objective import Objective, OnObjective
 from hgk.progress import Progress
 
 MOVE = 0.5
@@ -68,8 +66,16 @@ def draws(places: int, steps: int, rng: np.random.Generator) -> tuple[np.ndarray
     return place, factor, r
 
 
+@dataclass
+class Annealed:
+    W: Weights
+    risk: float
+    accepted: int
+    steps: int
+
+
 @dataclass(frozen=True)
-class Annealing(Request):
+class Annealing(OnObjective):
     """Annealing: ``steps`` from W."""
 
     objective: Objective
@@ -78,39 +84,20 @@ class Annealing(Request):
     rng: np.random.Generator
     progress: Progress
 
-    def alone(self) -> Annealed:
-        return anneal_all([self])[0]
+    held = 2  # E as it was and E as proposed
+
+    def plainly(self) -> Annealed:
+        return anneal(self.objective, self.W, self.steps, self.rng, self.progress)
 
     @classmethod
-    def together(cls, requests):
-        return anneal_all(requests)
-
-
-def anneal_all(requests: Sequence[Annealing]) -> list[Annealed]:
-    """Every chain; on an accelerator those that the fused kernels take go together."""
-    annealed: dict[int, Annealed] = {}
-    for together in loads(requests, held=2):  # E as it was and E as proposed
-        drawn = [draws(len(places_of(w.objective.kernel.architecture)), w.steps, w.rng) for w in together]
-        chains = Moves([request.objective.chain(request.W) for request in together], drawn)
-        moved = chains.run(partial(_any_cut, together))
-        for request, end in zip(together, moved, strict=True):
-            annealed[id(request)] = Annealed(end.W, end.risk, end.accepted, min(request.steps, chains.made))
-    for request in requests:
-        if id(request) not in annealed:
-            annealed[id(request)] = anneal(request.objective, request.W, request.steps, request.rng, request.progress)
-    return [annealed[id(request)] for request in requests]
-
-
-def _any_cut(requests: Sequence[Annealing]) -> bool:
-    return any(request.progress.cut() for request in requests)
-
-
-@dataclass
-class Annealed:
-    W: Weights
-    risk: float
-    accepted: int
-    steps: int
+    def chained(cls, requests):
+        drawn = [draws(len(places_of(r.objective.kernel.architecture)), r.steps, r.rng) for r in requests]
+        chains = Moves([request.objective.chain(request.W) for request in requests], drawn)
+        ends = chains.run(lambda: any(request.progress.cut() for request in requests))
+        return [
+            Annealed(end.W, end.risk, end.accepted, min(request.steps, chains.made))
+            for request, end in zip(requests, ends, strict=True)
+        ]
 
 
 def anneal(objective: Objective, W: Weights, steps: int, rng: np.random.Generator, progress=None) -> Annealed:
