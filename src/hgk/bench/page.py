@@ -6,7 +6,6 @@ pages share, and why nothing in the rows becomes markup, is in :mod:`hgk.report.
 
 from collections.abc import Iterable
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -27,7 +26,7 @@ from hgk.bench.tables import (
     ranks_note,
     times_row,
 )
-from hgk.report.web import assemble, colours, figure, or_none, plain_table, row_head, table, td, th, write
+from hgk.report.web import assemble, colours, figure, or_none, plain_table, row_head, table, td, text_of, th, write
 
 MARK_CLASS = {BEST_MARK: "best", SECOND_MARK: "second", 0: ""}
 MARK_WORD = {BEST_MARK: "best", SECOND_MARK: "second best", 0: ""}
@@ -201,9 +200,7 @@ def page(rows: Iterable[ResultRow]) -> str:
     )
     found = looks(summary.methods)
     style = colours({f"m{i}": (look.light, look.dark) for i, look in enumerate(found.values())})
-    own_style, script = (
-        files("hgk.bench").joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js")
-    )
+    own_style, script = (text_of(f"page.{kind}", "hgk.bench") for kind in ("css", "js"))
     title = "results of the experiment"
     return assemble(f"hgk: {title}", title.capitalize(), style + own_style, body, _data(summary), script)
 

@@ -30,7 +30,7 @@ import pandas as pd
 
 from hgk.arrays import available_memory, gibibytes
 from hgk.inputs import INEXACT, Marks, Reading, cut, id_remark, is_id, numbers, reading, readings, text_remark
-from hgk.storage import columnar, open_regular, printable, write_atomically
+from hgk.storage import SentenceError, columnar, open_regular, printable, write_atomically
 
 DELIMITERS = ",;\t|"
 # What a CSV may hold in place of a value.
@@ -43,11 +43,8 @@ MANY_CLASSES = 10
 ENDINGS = (".csv", ".csv.gz", ".parquet", ".pq", ".feather", ".arrow")
 
 
-class TableError(ValueError):
+class TableError(SentenceError):
     """A table that cannot be used; the message is one sentence."""
-
-    def __init__(self, text: str):
-        super().__init__(printable(text))
 
 
 @dataclass
@@ -311,12 +308,7 @@ def _is_text(column: pd.Series) -> bool:
 
 
 def _read_texts(
-    table: Table,
-    texts: Mapping[str, TextCells],
-    marks: Mapping[str, Marks],
-    hint: str,
-    asked: bool,
-    silent: bool,
+    table: Table, texts: Mapping[str, TextCells], marks: Mapping[str, Marks], hint: str, asked: bool, silent: bool
 ) -> None:
     """Replace columns of texts that are numbers by numbers.
 

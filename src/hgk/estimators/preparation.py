@@ -97,12 +97,7 @@ def _encoder(merged: Merged, reader: Reader, learner: Learner, steps: bool) -> t
 
 
 def task_of(
-    rows: Rows,
-    target: Target,
-    loss: Loss,
-    features: tuple[Feature, ...],
-    lam: float | None,
-    rng: np.random.Generator,
+    rows: Rows, target: Target, loss: Loss, features: tuple[Feature, ...], lam: float | None, rng: np.random.Generator
 ) -> Task:
     """Repetitions of a row go to all folds; in fewer pieces, if there would be too many for a kernel matrix."""
     count, most = rows.repetitions.cpu().numpy(), max(len(rows), exact_rows(rows.X.device))

@@ -205,11 +205,7 @@ def _fits(decimal: str, thousands: str) -> Callable[[str], Any]:
 def reading(cells: Sequence[str | None], decimal: str = "") -> Reading:
     """What the texts of a column are, missing cells being None.
 
-    Parameters
-    ----------
-    cells : sequence of str or None
-    decimal : str, default=""
-        The decimal mark that other columns of the table prove; taken where the cells leave it open.
+    ``decimal`` is the mark that other columns of the table prove; it is taken where the cells leave it open.
 
     Examples
     --------

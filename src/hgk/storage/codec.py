@@ -95,11 +95,9 @@ class DocumentReader:
             return self._mapping(document, arguments, place)
         if hint in (np.ndarray, torch.Tensor):
             return self._array(document, hint, place)
-        return (
-            self._plain(document, hint, place)
-            if hint in (bool, int, float, str)
-            else self._object(document, hint, place)
-        )
+        if hint in (bool, int, float, str):
+            return self._plain(document, hint, place)
+        return self._object(document, hint, place)
 
     def _plain(self, document: Any, kind: Any, place: str) -> Any:
         if kind is float and type(document) is int and abs(document) < 2**53:
@@ -117,11 +115,9 @@ class DocumentReader:
             return self._mapping(document, (Any, Any), place)
         if isinstance(document, dict) and "array" in document:
             return self._array(document, np.ndarray, place)
-        return (
-            self._object(document, object, place)
-            if isinstance(document, dict)
-            else self._plain(document, type(document), place)
-        )
+        if isinstance(document, dict):
+            return self._object(document, object, place)
+        return self._plain(document, type(document), place)
 
     def _one_of(self, document: Any, kinds: Sequence[Any], place: str) -> Any:
         if document is None and types.NoneType in kinds:

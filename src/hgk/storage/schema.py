@@ -24,7 +24,7 @@ from hgk.model import MEASURES
 from hgk.storable import Malformed, expect
 from hgk.storage.atomic import open_regular
 from hgk.storage.codec import DocumentReader
-from hgk.storage.texts import printable
+from hgk.storage.texts import SentenceError
 from hgk.storage.upgrades import SCHEMA, upgraded
 
 Scalar = str | bool | int | float
@@ -39,11 +39,8 @@ MOST_ENTRIES = 5_000_000
 PER_ENTRY = 120
 
 
-class ModelFileError(ValueError):
+class ModelFileError(SentenceError):
     """A model that cannot be written, or a file that is not one; the message is one sentence."""
-
-    def __init__(self, text: str):
-        super().__init__(printable(text))
 
 
 def is_model(file: BinaryIO) -> bool:

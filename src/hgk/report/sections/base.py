@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from importlib.resources import files
 from typing import Any, ClassVar
 
 from hgk.insight import NewRows, plain_remark
@@ -15,6 +14,7 @@ from hgk.insight.errors import LOO
 from hgk.insight.fitted import Estimator, column_names, most_important, output_names, training_of
 from hgk.model import Model, Training
 from hgk.report.values import cut_name
+from hgk.report.web import text_of
 
 # Columns that figures and tables show at most.
 IMPORTANT = 20
@@ -120,7 +120,7 @@ class Section(ABC):
 
 def script_of(name: str) -> str:
     """A script that lies in this folder."""
-    return files("hgk.report.sections").joinpath(f"{name}.js").read_text(encoding="utf-8")
+    return text_of(f"{name}.js", "hgk.report.sections")
 
 
 def choice(key: str, label: str, options: Mapping[str, str]) -> str:

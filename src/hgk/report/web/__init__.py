@@ -82,20 +82,23 @@ def colours(shades: Mapping[str, tuple[str, str]]) -> str:
     return f"{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n"
 
 
+def text_of(name: str, package: str = "hgk.report.web") -> str:
+    """A file that lies in this folder, or in that of another package."""
+    return files(package).joinpath(name).read_text(encoding="utf-8")
+
+
 def assemble(title: str, heading: str, style: str, body: str, data: Any, script: str) -> str:
     """A page as text; ``title`` and ``heading`` are text, ``body`` is HTML, ``data`` becomes JSON."""
-    folder = files("hgk.report.web")
-    base_style, base_script = (folder.joinpath(f"base.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     places = {
         "<!-- TITLE -->": escape(title),
-        "/* STYLE */": base_style + style,
+        "/* STYLE */": text_of("base.css") + style,
         "<!-- HEADING -->": escape(heading),
         "<!-- BODY -->": body,
         "/* DATA */": as_json(data),
-        "/* SCRIPT */": base_script + script,
+        "/* SCRIPT */": text_of("base.js") + script,
     }
     # From the front, each in what is left of the shell: what was put in is not searched for further places.
-    parts, rest = [], folder.joinpath("shell.html").read_text(encoding="utf-8")
+    parts, rest = [], text_of("shell.html")
     for place, text in places.items():
         before, rest = rest.split(place)
         parts += [before, text]
