@@ -33,6 +33,7 @@ from hgk.optimisers.armijo import Descending, descend
 from hgk.optimisers.objective import Objective, Risk, loads
 from hgk.optimisers.recorded import RecordedRun, run_together
 from hgk.optimisers.runs import AdamRun
+from hgk.optimisers.steps import Steps
 from hgk.progress import Progress
 from hgk.search import fold_numbers, lam_grid, search
 from hgk.targets import FewValues
@@ -424,7 +425,7 @@ def test_recorded_steps_are_ordinary_steps():
             tree = build(features(*["scaled"] * 5))
             kernel = HierarchicalKernel(tree, tree.start(rows.spread, np.random.default_rng(0)))
             settings = Adam(5, batch, rate=0.1, shrink=0.1, map_penalty=0.1)
-            runs.append(kind(settings, kernel, rows.to(device), np.random.default_rng(1), Progress()))
+            runs.append(kind(Steps(settings, kernel, rows.to(device), np.random.default_rng(1), Progress())))
         if kind is RecordedRun:
             run_together(runs)
         else:
@@ -460,7 +461,7 @@ def test_a_recorded_run_that_is_cut_tells_of_its_steps():
     rows, tree, told = random_rows(40).to(DEVICE), inhomogeneous(5), []
     kernel = HierarchicalKernel(tree, tree.start(rows.spread, np.random.default_rng(0)))
     with Progress(told.append) as progress:
-        run = RecordedRun(Adam(30, 20), kernel, rows, np.random.default_rng(0), progress)
+        run = RecordedRun(Steps(Adam(30, 20), kernel, rows, np.random.default_rng(0), progress))
         make, cuts = progress.cut, iter([False, False, False, True])
         progress.cut = lambda **when: next(cuts) or make(**when)
         run_together([run])
@@ -474,7 +475,7 @@ def test_a_step_whose_factor_breaks_down_leaves_the_weights_and_raises_lambda():
     rows.Y[:] = torch.nan
     tree = mixed(features(*["scaled"] * 5))
     kernel = HierarchicalKernel(tree, tree.start(np.ones(5), np.random.default_rng(0)))
-    run = RecordedRun(Adam(3, 30), kernel, rows, np.random.default_rng(0), Progress(), lam=1e-5)
+    run = RecordedRun(Steps(Adam(3, 30), kernel, rows, np.random.default_rng(0), Progress(), lam=1e-5))
     run_together([run])
     assert run.lam > 1e-5
     for w, v in zip(run.W, kernel.W, strict=True):

@@ -37,7 +37,7 @@ from hgk.learners.default.kinds import columns_of, kinds_for, warped
 from hgk.learners.default.learner import Fit
 from hgk.machines import OnCentres, Rows, clipped_risk
 from hgk.optimisers import Adam
-from hgk.optimisers.runs import HIGHEST, LOWEST, AdamRun, Watch, one_cycle
+from hgk.optimisers.runs import HIGHEST, LOWEST, Watch, one_cycle
 from hgk.optimisers.steps import Steps
 from hgk.progress import Progress
 from hgk.targets.calibration import Calibration
@@ -47,7 +47,7 @@ from tasks import default_settings, features, task_of
 def start(architecture, rows, **settings):
     rng = np.random.default_rng(0)
     kernel = HierarchicalKernel(architecture, architecture.start(rows.spread, rng))
-    return AdamRun(Adam(**settings, criterion=LeaveOneOut()), kernel, rows, rng, Progress())
+    return Steps(Adam(**settings, criterion=LeaveOneOut()), kernel, rows, rng, Progress()).begin()
 
 
 def learned(optimiser, architecture, rows, rng, progress):
@@ -167,7 +167,7 @@ def test_a_run_that_overfits_is_stopped_by_rows_outside_its_batches():
     tree = inhomogeneous(20)
     progress = Progress()
     kernel = HierarchicalKernel(tree, tree.start(rows.spread, rng))
-    run = AdamRun(Adam(steps=100, batch=60, rate=0.3), kernel, rows, rng, progress, watched=new)
+    run = Steps(Adam(steps=100, batch=60, rate=0.3), kernel, rows, rng, progress, watched=new).begin()
     found = run.run()
     risks = [event.risk for event in of_kind(progress.history, Watched)]
     after = Watch(run.watch.batch, new, 1.0)(kernel, found.W, run.lam)

@@ -34,13 +34,11 @@ class Steps(Request):
     lam: float = 1e-3
 
     def begin(self, kind: type[AdamRun] = AdamRun) -> AdamRun:
-        parts = self.settings, self.kernel, self.rows, self.rng, self.progress
-        return kind(*parts, watched=self.watched, clip=self.clip, lam=self.lam)
+        return kind(self)
 
     def alone(self) -> AdamRun:
         run = self.begin()
-        while run.proceed():
-            pass
+        run.run()
         return run
 
     @property
