@@ -87,7 +87,8 @@ def _array(X: Any) -> np.ndarray:
 def _as_array(values: Any, what: str, expected: str) -> np.ndarray:
     """As numpy sees it; masked cells are missing, and a list of texts and numbers keeps its numbers."""
     if isinstance(values, np.ma.MaskedArray):
-        return np.ma.filled(values.astype(object), None) if values.dtype.kind in "OUS" else _unmasked(values)
+        kind, missing = (object, None) if values.dtype.kind in "OUS" else (float, np.nan)
+        return np.ma.filled(values.astype(kind), missing)
     no_list = isinstance(values, str | bytes | dict | set | frozenset) or not hasattr(values, "__len__")
     if no_list and (isinstance(values, str | bytes) or not hasattr(values, "__array__")):
         raise ValueError(f"{what} is {_named(values)}; {expected} is expected, so give that.")
@@ -100,10 +101,6 @@ def _as_array(values: Any, what: str, expected: str) -> np.ndarray:
     except Exception as error:  # of whatever library made it: tensors that need gradients, ragged lists
         raise ValueError(f"{what} cannot be read as an array ({_one_line(error)}); give {expected}.") from error
     return array
-
-
-def _unmasked(values: np.ma.MaskedArray) -> np.ndarray:
-    return np.ma.filled(values.astype(float), np.nan)
 
 
 def _numbers_if_possible(array: np.ndarray) -> np.ndarray:

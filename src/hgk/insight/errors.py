@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor
+from hgk.estimators import HGKClassifier, HGKEstimator
 from hgk.events import ASIDE, BY_FOLDS, Judged, Refined, honest_error, of_kind
 from hgk.insight.fitted import Estimator, left_out, require_model, training_of
 from hgk.machines import Rows, clipped_risk, wrong_classes
@@ -29,7 +29,7 @@ LOO, BAG, NEW = "leave-one-out", "out of bag", "new rows"
 THIS_MODEL, PLAIN_SVM, RANDOM_FOREST = "this model", "plain Gaussian SVM", "random forest"
 
 
-def verdict(model: HGKRegressor | HGKQuantileRegressor | HGKClassifier) -> dict[str, Any] | None:
+def verdict(model: HGKEstimator) -> dict[str, Any] | None:
     """The error on rows not seen: its ``basis``, how many ``rows``, and the measures, None where one has no meaning.
 
     None where the fit has left no such error, as in a model from a compact file that has another loss.
