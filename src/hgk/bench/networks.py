@@ -341,7 +341,7 @@ def choose_networks(
     Examples
     --------
     >>> X = np.random.default_rng(0).uniform(-1, 1, (200, 2))
-    >>> average = choose(X, np.sin(3 * X[:, 0]), [(20,), (20, 20)], Schedule(epochs=30, batch=20, rate=1e-2))
+    >>> average = choose_networks(X, np.sin(3 * X[:, 0]), [(20,), (20, 20)], Schedule(epochs=30, batch=20, rate=1e-2))
     >>> average.predict([[0.5, 0.0]]).round(1)
     array([1.])
     """

@@ -213,8 +213,8 @@ def friedman_test(r: np.ndarray) -> tuple[np.ndarray, float, float]:
     Examples
     --------
     >>> import numpy as np
-    >>> from hgk.bench.summary import friedman
-    >>> average, chi2, p = friedman(np.array([[1.0, 2.0, 3.0], [1.0, 3.0, 2.0]]))
+    >>> from hgk.bench.summary import friedman_test
+    >>> average, chi2, p = friedman_test(np.array([[1.0, 2.0, 3.0], [1.0, 3.0, 2.0]]))
     >>> average.tolist(), round(chi2, 6), round(p, 3)
     ([1.0, 2.5, 2.5], 3.0, 0.223)
     """
