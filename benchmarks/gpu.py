@@ -32,6 +32,7 @@ from hgk.kernels.sweeps.compiled.sweep import FusedSweep, layout_of
 from hgk.machines import Rows, train
 from hgk.optimisers import Adam
 from hgk.optimisers.recorded import RecordedRun
+from hgk.optimisers.steps import Steps
 from hgk.progress import Progress
 from hgk.search import fold_numbers, lam_grid, search
 
@@ -79,7 +80,7 @@ def step(options) -> list[dict]:
     """One mini-batch step, b = 2000, 16 columns with rank copies, 8 smooth and 8 rough nodes."""
     b, rows = 2000, uniform_rows(7000)
     kernel = mixed_kernel(rows)
-    run = RecordedRun(Adam(400, b), kernel, rows, np.random.default_rng(0), Progress())
+    run = RecordedRun(Steps(Adam(400, b), kernel, rows, np.random.default_rng(0), Progress()))
     run.make()
     whole = seconds(recorded([run.make], DEVICE), 30)
     sweep = FusedSweep(layout_of(kernel.architecture, DEVICE), run.weights, 1.0, rows.X[:b].float())

@@ -31,7 +31,7 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
 from hgk.kernels import HierarchicalKernel, isotropic, two_layers
 from hgk.machines import Rows, train
-from hgk.optimisers.annealing import Block
+from hgk.optimisers.annealing import ExponentBlock
 from hgk.optimisers.objective import Objective
 from hgk.progress import Progress
 from hgk.search import SQUARES, Task, fold_numbers, lam_grid, search
@@ -218,7 +218,7 @@ def annealing():
     D1 = Rows(torch.from_numpy(X1), torch.from_numpy(np.sin(3 * X1[:, :1])), torch.ones(N1, dtype=torch.float64))
     D2 = Rows(torch.from_numpy(X2), torch.from_numpy(np.sin(3 * X2[:, :1])), torch.ones(N2, dtype=torch.float64))
     machine = train(kernel, D1, 1e-4)
-    block = Block(Objective(kernel, D1.X, machine.alpha, D2, SQUARES), kernel.W)
+    block = ExponentBlock(Objective(kernel, D1.X, machine.alpha, D2, SQUARES), kernel.W)
     places = [(0, tuple(index)) for index in kernel.architecture.mask.nonzero().tolist()]
 
     def steps(count=20):

@@ -162,15 +162,15 @@ def methods(n):
         rows[f"lam {lam:g}, splitting"] = {"s": seconds, "gap": gap, "iterations": iterations}
         for name, tol, patience in (
             ("descent alone", 1e-3, 10**6),
-            ("BoxDual", 1e-3, box.PATIENCE),
+            ("BoxDual", 1e-3, box.STEPS_PER_COORDINATE),
             ("descent alone, fine", 1e-8, 10**6),
-            ("BoxDual, fine", 1e-8, box.PATIENCE),
+            ("BoxDual, fine", 1e-8, box.STEPS_PER_COORDINATE),
         ):
-            kept, box.PATIENCE = box.PATIENCE, patience
+            kept, box.STEPS_PER_COORDINATE = box.STEPS_PER_COORDINATE, patience
             solver = BoxDual(tol)
             state = solver.prepare(K)
             found, seconds = timed(lambda s=solver, state=state, lam=lam: s.solve(state, y, lam, Hinge()))
-            box.PATIENCE = kept
+            box.STEPS_PER_COORDINATE = kept
             rows[f"lam {lam:g}, {name}"] = {"s": seconds} | {
                 key: found.stats[key] for key in ("gap", "steps", "newton", "rounds")
             }
@@ -199,11 +199,11 @@ def columns(n, classes=10):
     X = torch.from_numpy(table(n)[0])
     number = ((torch.atan2(X[:, 0], X[:, 1]) / torch.pi + 1) / 2 * classes).long().clamp(max=classes - 1)
     Y, rows = 2.0 * torch.nn.functional.one_hot(number, classes).double() - 1, {}
-    solver, lams, usual = Newton(1e-3), [1e-2, 1e-3, 1e-4, 1e-5], newton.FEW
+    solver, lams, usual = Newton(1e-3), [1e-2, 1e-3, 1e-4, 1e-5], newton.FEW_STEPS
     for loss in (Logistic(), SquaredHinge(), Expectile(0.9)):
         seconds = {}
         for way, few in (("factored", 10**9), ("chosen", usual)):
-            newton.FEW = few
+            newton.FEW_STEPS = few
             found, seconds[way] = timed(lambda loss=loss: solver.path(solver.prepare(K), Y, lams, loss))
         rows[type(loss).__name__] = {
             "s": seconds["chosen"],

@@ -51,7 +51,7 @@ def test_a_file_of_the_folder_is_the_paper_s_set(name):
     classes = {"BC": 2, "REG": values}.get(SPECS[name].kind) or int(SPECS[name].kind[3:])
     assert values == classes
     if len(data.X) < 50_000:
-        assert datasets.checksum(data) == datasets.CHECKSUMS[name]
+        assert datasets.data_checksum(data) == datasets.CHECKSUMS[name]
 
 
 @pytest.mark.parametrize(("name", "n_train"), [("magic", 7000), ("satimage", 5000)])
@@ -114,16 +114,16 @@ def test_missing_cells_become_medians_and_constant_columns_zero():
 
 def test_preparation_of_columns_and_labels():
     table = pd.DataFrame({"t": [1, 2, 3], "a": ["no", "yes", "no"], "target": [3, 1, 2]})
-    shuttle = datasets.prepare(table, SPECS["shuttle"])
+    shuttle = datasets.prepared(table, SPECS["shuttle"])
     assert list(shuttle.X) == ["a"]
     np.testing.assert_array_equal(shuttle.y, [1, -1, 0])
-    np.testing.assert_array_equal(datasets.prepare(table, SPECS["thyroid-ann"]).y, [1, -1, -1])
-    np.testing.assert_array_equal(datasets.prepare(table.astype(str), SPECS["covtype"]).y, [-1, -1, 1])
+    np.testing.assert_array_equal(datasets.prepared(table, SPECS["thyroid-ann"]).y, [1, -1, -1])
+    np.testing.assert_array_equal(datasets.prepared(table.astype(str), SPECS["covtype"]).y, [-1, -1, 1])
     np.testing.assert_array_equal(protocol.as_numbers(shuttle.X)[:, 0], [0, 1, 0])
     letters = table.assign(target=["C", "A", "B"])
-    np.testing.assert_array_equal(datasets.prepare(letters, SPECS["letter-recognition"]).y, [1, -1, 0])
+    np.testing.assert_array_equal(datasets.prepared(letters, SPECS["letter-recognition"]).y, [1, -1, 0])
     updrs = table.rename(columns={"t": "subject#"}).assign(total_UPDRS=0)
-    assert list(datasets.prepare(updrs, SPECS["updrs-motor"]).X) == ["a"]
+    assert list(datasets.prepared(updrs, SPECS["updrs-motor"]).X) == ["a"]
 
 
 def test_the_checksum_knows_content_and_not_order():
@@ -132,12 +132,12 @@ def test_the_checksum_knows_content_and_not_order():
     data = DataSet("x", X, y, "classification")
     order = rng.permutation(30)
     shuffled = X.iloc[order][["c", "a", "d", "b"]].set_axis(range(4), axis=1)
-    assert datasets.checksum(replace(data, X=shuffled, y=y[order])) == datasets.checksum(data)
+    assert datasets.data_checksum(replace(data, X=shuffled, y=y[order])) == datasets.data_checksum(data)
     other = X.copy()
     other.loc[3, ["a", "b"]] = X.loc[4, ["a", "b"]].to_numpy()
     other.loc[4, ["a", "b"]] = X.loc[3, ["a", "b"]].to_numpy()  # all columns keep their values, two rows do not
-    assert datasets.checksum(replace(data, X=other)) != datasets.checksum(data)
-    assert datasets.checksum(replace(data, y=-y)) != datasets.checksum(data)
+    assert datasets.data_checksum(replace(data, X=other)) != datasets.data_checksum(data)
+    assert datasets.data_checksum(replace(data, y=-y)) != datasets.data_checksum(data)
 
 
 # ---------------------------------------------------------------------------------------------------------- downloads

@@ -19,12 +19,12 @@ from hgk.bench import published
 from hgk.bench.figures import PAPERS_THREE, write_figures
 from hgk.bench.page import page, write_page
 from hgk.bench.palette import LOOKS, looks
-from hgk.bench.published import BEST, SECOND
+from hgk.bench.published import BEST_MARK, SECOND_MARK
 from hgk.bench.summary import (
     ORDER,
     Ranks,
     critical_difference,
-    friedman,
+    friedman_test,
     gain,
     lag,
     mark,
@@ -63,8 +63,8 @@ def test_errors_and_marks_are_those_of_the_paper(tex):
         name = the_set(re.search(r"\\sc (\w+)", line)[1])
         for method, cell in zip(published.METHODS, line.split("&")[1:], strict=True):
             mean, sd = map(float, re.findall(r"\.\d{5}", cell))
-            printed = SECOND if "textit" in cell else BEST if "textbf" in cell else 0
-            assert published.ERRORS[name][method] == published.Error(mean, sd, printed)
+            printed = SECOND_MARK if "textit" in cell else BEST_MARK if "textbf" in cell else 0
+            assert published.ERRORS[name][method] == published.PublishedError(mean, sd, printed)
 
 
 def test_sizes_are_those_of_the_paper(tex):
@@ -140,10 +140,10 @@ def brute_force_marks(errors):
     best = min(means, key=means.get)
     firsts = {m for m in errors if (best, m) not in beats}
     if len(firsts) > 1 or len(errors) == 1:
-        return dict.fromkeys(firsts, BEST)
+        return dict.fromkeys(firsts, BEST_MARK)
     rest = {m: v for m, v in means.items() if m != best}
     second = min(rest, key=rest.get)
-    return {best: BEST} | {m: SECOND for m in rest if (second, m) not in beats}
+    return {best: BEST_MARK} | {m: SECOND_MARK for m in rest if (second, m) not in beats}
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -164,19 +164,19 @@ def test_with_few_common_splits_the_means_decide_and_the_set_is_named():
     rows = [row("magic", s, m, e) for m, e in [("RF", 0.3), ("SVM", 0.31), ("DNN", 0.4)] for s in range(2)]
     summary = summarise(rows)
     assert summary.untested == ("magic",)
-    assert summary.marks == {("magic", "RF"): BEST, ("magic", "SVM"): SECOND}
+    assert summary.marks == {("magic", "RF"): BEST_MARK, ("magic", "SVM"): SECOND_MARK}
     assert "magic some marks are by the means alone" in table_markdown(rows)
 
 
 def test_ranks_are_scipys_with_ties_and_without():
     rng = np.random.default_rng(0)
     for errors in (rng.normal(size=(12, 5)), rng.integers(0, 4, (12, 5)).astype(float)):
-        average, chi2, p = friedman(stats.rankdata(errors, axis=1))
+        average, chi2, p = friedman_test(stats.rankdata(errors, axis=1))
         expected = stats.friedmanchisquare(*errors.T)
         np.testing.assert_allclose(average, stats.rankdata(errors, axis=1).mean(axis=0), rtol=1e-12)
         assert chi2 == pytest.approx(expected.statistic, rel=1e-10)
         assert p == pytest.approx(expected.pvalue, rel=1e-8)
-    assert friedman(np.full((3, 4), 2.5))[1:] == (0, 1)
+    assert friedman_test(np.full((3, 4), 2.5))[1:] == (0, 1)
 
 
 def test_a_method_that_fails_on_the_hard_splits_gains_nothing_by_it():
@@ -187,8 +187,8 @@ def test_a_method_that_fails_on_the_hard_splits_gains_nothing_by_it():
             rows.append(row(name, s, "RF", error))
             rows.append(row(name, s, "SVM", error + 0.02 + 0.001 * (s % 3)) if s < 20 else failed(name, s, "SVM", "no"))
     summary = summarise(rows)
-    assert summary.marks["magic", "RF"] == BEST
-    assert summary.marks["magic", "SVM"] == SECOND
+    assert summary.marks["magic", "RF"] == BEST_MARK
+    assert summary.marks["magic", "SVM"] == SECOND_MARK
     assert dict(zip(summary.ranks.methods, summary.ranks.average, strict=True)) == {"RF": 1.0, "SVM": 2.0}
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from hgk.bench import datasets, protocol, runner
 from hgk.bench.methods import METHODS, Effort
-from hgk.bench.runner import Processes, Run, Source, missing, plan, run_all
+from hgk.bench.runner import Processes, Run, Source, missing_runs, plan, run_all
 from hgk.bench.store import Store, read
 
 ROOT = Path(__file__).parents[1]
@@ -141,8 +141,8 @@ def test_what_is_missing(tmp_path):
     runs = quick(["SVM", "RF", "Zero"])
     store.append({"set": "diabetes", "split": 0, "method": "SVM", "status": "ok", "mse": 0.1})
     store.append({"set": "diabetes", "split": 0, "method": "RF", "status": "failed", "mse": None})
-    assert [run.method for run in missing(runs, store)] == ["Zero"]
-    assert [run.method for run in missing(runs, store, retry_failed=True)] == ["RF", "Zero"]
+    assert [run.method for run in missing_runs(runs, store)] == ["Zero"]
+    assert [run.method for run in missing_runs(runs, store, retry_failed=True)] == ["RF", "Zero"]
 
 
 @pytest.mark.filterwarnings("ignore")  # as the runner does: they are the peers' own
@@ -205,7 +205,7 @@ def test_failures_and_deaths_are_rows_and_the_others_go_on(odd, tmp_path):
     assert row["chosen"]["pid"] != os.getpid()
     fields = "set split method status mse standard_error seconds predict_seconds n_train n_test chosen reason threads"
     assert {*fields.split(), "device", "machine", "versions", "finished"} <= set(row)
-    assert run_all(runs, store, Processes(1, 1)) == runner.Summary(0, 0, 0)
+    assert run_all(runs, store, Processes(1, 1)) == runner.RunCounts(0, 0, 0)
 
 
 def test_a_set_that_cannot_be_had_is_a_failed_row_at_once(tmp_path, monkeypatch):
@@ -295,7 +295,7 @@ def test_two_runners_share_the_work_and_kill_9_of_one_loses_the_run_it_had_under
     finally:
         helper.join()
         first.kill()
-    assert summary == runner.Summary(ok=4)
+    assert summary == runner.RunCounts(ok=4)
     rows, damages = read(out)
     assert damages == []
     assert [row["split"] for row in rows] == [0, 1, 3, 4, 5, 2]
@@ -330,7 +330,7 @@ def test_a_dask_cluster_survives_deaths_and_gives_up_a_deadly_run(odd, tmp_path)
 @pytest.mark.filterwarnings("ignore")
 def test_a_scheduler_that_does_not_answer_ends_in_a_sentence(monkeypatch):
     pytest.importorskip("distributed", reason="needs distributed")
-    monkeypatch.setattr(runner, "PATIENCE", 1.0)
+    monkeypatch.setattr(runner, "SCHEDULER_SECONDS", 1.0)
     with pytest.raises(runner.RunnerError, match=r"No Dask scheduler answers at 'tcp://127.0.0.1:9'"):
         runner.Cluster("tcp://127.0.0.1:9")
     with pytest.raises(runner.RunnerError, match="No Dask scheduler answers at 'nonsense'"):

@@ -188,7 +188,7 @@ def test_info_tells_the_error_that_the_report_tells(call, folder, tmp_path):
 
 
 def test_the_demo_shows_its_commands(call, tmp_path, monkeypatch):
-    monkeypatch.setattr(demo, "friedman", lambda n, friedman=demo.friedman: friedman(160))
+    monkeypatch.setattr(demo, "friedman_table", lambda n, friedman=demo.friedman_table: friedman(160))
     code, said, err = call("demo", "--out", tmp_path / "demo")
     assert code == 0, err
     assert re.findall(r"^\$ hgk (\w+)", said, re.M) == ["fit", "predict", "explain", "explain"]

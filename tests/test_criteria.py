@@ -14,7 +14,7 @@ from hgk.events import Step, of_kind
 from hgk.kernels import two_layers
 from hgk.optimisers import Adam
 from hgk.storable import storable
-from hgk.storage.codec import Decoder, Encoder
+from hgk.storage.codec import DocumentReader, DocumentWriter
 from reference import held_out_residuals, machine
 
 N = 24
@@ -162,8 +162,8 @@ def _batch():
 
 @each_criterion
 def test_criteria_can_be_stored(criterion):
-    encoder = Encoder()
+    encoder = DocumentWriter()
     document = encoder(Adam(criterion=criterion))
-    back = Decoder(encoder.arrays)(document, Adam).criterion
+    back = DocumentReader(encoder.arrays)(document, Adam).criterion
     assert type(back) is type(criterion)
     torch.testing.assert_close(back(*_batch()).dK, criterion(*_batch()).dK, rtol=0, atol=0)

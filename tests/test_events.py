@@ -40,11 +40,11 @@ from hgk.events import (
     of_kind,
 )
 from hgk.learners import PRESETS, Default
-from hgk.learners.default.effort import Effort
+from hgk.learners.default.effort import LearningEffort
 from hgk.progress import Progress
 from hgk.storable import KNOWN, Malformed, storable
 from hgk.storage import ModelFileError
-from hgk.storage.codec import Decoder, Encoder
+from hgk.storage.codec import DocumentReader, DocumentWriter
 from tasks import default_settings
 
 KINDS = [kind for kind in vars(hgk.events).values() if isinstance(kind, type) and issubclass(kind, Event)][1:]
@@ -52,8 +52,8 @@ KINDS = [kind for kind in vars(hgk.events).values() if isinstance(kind, type) an
 
 def through_json(event):
     """As a file holds it, and back, where any event is expected."""
-    encoder = Encoder()
-    return Decoder(encoder.arrays)(json.loads(json.dumps(encoder(event), allow_nan=False)), Event, "history")
+    encoder = DocumentWriter()
+    return DocumentReader(encoder.arrays)(json.loads(json.dumps(encoder(event), allow_nan=False)), Event, "history")
 
 
 # ------------------------------------------------------------------------------------------------- every class
@@ -135,7 +135,7 @@ def histories():
     grades = np.digitize(y, np.quantile(y, [0.3, 0.7])).astype(float)
     short = Algorithm1(1, 1, 5, 3, 1)
     trees = [inhomogeneous(5), two_layers(5, 2, 3)]
-    with default_settings(effort=Effort(9, 10, 40, 5, 50, 3, 60), many=100, watched=20):
+    with default_settings(effort=LearningEffort(9, 10, 40, 5, 50, 3, 60), many=100, watched=20):
         told = {
             "default": HGKRegressor(random_state=0).fit(X, y),
             "few values": HGKRegressor(random_state=0, time_budget=1.0).fit(X, grades),

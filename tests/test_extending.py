@@ -36,7 +36,7 @@ def _as_before():
     """What a test registers is taken out again, since other tests run in the same process."""
     kept = [
         (solvers.base._SOLVERS, list(solvers.base._SOLVERS)),
-        (columns.KINDS, list(columns.KINDS)),
+        (columns.COLUMN_KINDS, list(columns.COLUMN_KINDS)),
     ]
     mappings = [(m, dict(m)) for m in (losses._NAMED, learners.PRESETS, storage.files.ESTIMATORS)]
     yield

@@ -43,7 +43,7 @@ from hgk.kernels import Oblique, Rough, Smooth, upgrade_architecture
 from hgk.kernels.architecture import DEEPEST
 from hgk.storable import Malformed
 from hgk.storage import files, schema, upgrades, write_atomically
-from hgk.storage.codec import Decoder, Encoder
+from hgk.storage.codec import DocumentReader, DocumentWriter
 
 pytest.importorskip("safetensors", reason="needs safetensors")
 
@@ -731,9 +731,9 @@ def test_a_read_only_memory_map_of_joblib_loads_without_a_warning(fitted, tmp_pa
 
 
 def test_the_codec_refuses_types_it_was_not_asked_for():
-    encoder = Encoder()
+    encoder = DocumentWriter()
     document = encoder({"a": (1, 2.0, None, "x", True), "b": np.arange(3.0)})
-    decoder = Decoder(encoder.arrays)
+    decoder = DocumentReader(encoder.arrays)
     entry = tuple[int, float, None, str, bool] | np.ndarray
     back = decoder(document, dict[str, entry])
     assert back["a"] == (1, 2.0, None, "x", True)
@@ -743,4 +743,4 @@ def test_the_codec_refuses_types_it_was_not_asked_for():
             decoder(document, wrong)
     for strange in (object(), float("nan"), np.array(["a"]), {1: object()}, 1j):
         with pytest.raises(Malformed):
-            Encoder()(strange)
+            DocumentWriter()(strange)

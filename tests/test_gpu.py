@@ -23,16 +23,17 @@ from hgk.kernels import HierarchicalKernel, Sweep, compiled, compose, with_kinds
 from hgk.kernels.sweeps.compiled.chains import Slopes
 from hgk.learners import Default
 from hgk.learners.default.average import Trial
-from hgk.learners.default.effort import Effort
+from hgk.learners.default.effort import LearningEffort
 from hgk.learners.default.kinds import all_kinds, mixed
 from hgk.learners.default.learner import Fit
 from hgk.machines import Rows, train
 from hgk.optimisers import Adam
-from hgk.optimisers.annealing import LONGEST, Annealing, anneal, anneal_all
-from hgk.optimisers.armijo import Descending, descend, descend_all
-from hgk.optimisers.objective import Objective, Risk, loads, risks_all
+from hgk.optimisers.annealing import LONGEST_EDGE, Annealing, anneal
+from hgk.optimisers.armijo import Descending, descend
+from hgk.optimisers.objective import Objective, Risk, loads
 from hgk.optimisers.recorded import RecordedRun, run_together
-from hgk.optimisers.runs import Run
+from hgk.optimisers.runs import AdamRun
+from hgk.optimisers.steps import Steps
 from hgk.progress import Progress
 from hgk.search import fold_numbers, lam_grid, search
 from hgk.targets import FewValues
@@ -235,7 +236,7 @@ def test_chains_descend_together_as_each_alone():
     settings = [(60, None), (4, None), (5, stopped), (3, None), (0, None)]
     assert [o.fits for o in found] == [True, True, True, False, True]
     wishes = [Descending(o, o.kernel.W, *each) for o, each in zip(found, settings, strict=True)]
-    together = descend_all(wishes)
+    together = Descending.together(wishes)
     assert [len(one.steps) for one in together[1:]] == [4, 1, 3, 0]
     assert [one.at_minimum for one in together] == [True, False, False, False, False]
     halved = False
@@ -263,10 +264,10 @@ def test_risks_of_chains_on_other_rows():
     assert not found[-1].fits
     Ws = [o.kernel.W for o in found]
     expected = [o.risk(W, rows) for o, W, rows in zip(found, Ws, others, strict=True)]
-    assert risks_all([*map(Risk, found, Ws, others)]) == pytest.approx(expected, rel=1e-11)
+    assert Risk.together([*map(Risk, found, Ws, others)]) == pytest.approx(expected, rel=1e-11)
     own = [o.risk(W) for o, W in zip(found, Ws, strict=True)]
-    assert risks_all([*map(Risk, found, Ws)]) == pytest.approx(own, rel=1e-11)
-    assert risks_all([]) == []
+    assert Risk.together([*map(Risk, found, Ws)]) == pytest.approx(own, rel=1e-11)
+    assert Risk.together([]) == []
 
 
 @kernels
@@ -278,13 +279,13 @@ def test_chains_anneal_together_as_each_alone():
 
     def asked():
         Ws = [o.kernel.W for o in objectives()]
-        Ws[2] = (1e-6 * Ws[2][0], torch.full_like(Ws[2][1], LONGEST), *Ws[2][2:])
+        Ws[2] = (1e-6 * Ws[2][0], torch.full_like(Ws[2][1], LONGEST_EDGE), *Ws[2][2:])
         return [
             Annealing(o, W, steps, np.random.default_rng(seed), Progress())
             for seed, (o, W, steps) in enumerate(zip(objectives(), Ws, [30, 40, 80], strict=True))
         ]
 
-    for wish, found in zip(asked(), anneal_all(asked()), strict=True):
+    for wish, found in zip(asked(), Annealing.together(asked()), strict=True):
         alone = anneal(wish.objective, wish.W, wish.steps, wish.rng, wish.progress)
         assert 0 < found.accepted == alone.accepted < wish.steps
         assert found.risk == pytest.approx(alone.risk, rel=1e-9)
@@ -302,7 +303,7 @@ def test_chains_that_are_cut_tell_of_their_steps():
         Annealing(o, o.kernel.W, steps, np.random.default_rng(0), stopped)
         for o, steps in zip(objectives(), [30, 120, 60], strict=True)
     ]
-    found = anneal_all(asked)
+    found = Annealing.together(asked)
     assert [annealed.steps for annealed in found] == [30, 50, 50]
     for wish, annealed in zip(asked, found, strict=True):
         assert annealed.risk == pytest.approx(wish.objective.risk(annealed.W), rel=1e-9)
@@ -311,9 +312,9 @@ def test_chains_that_are_cut_tell_of_their_steps():
 @kernels
 def test_wide_nodes_descend_one_by_one(monkeypatch):
     found = objectives()
-    monkeypatch.setattr(sys.modules["hgk.optimisers.armijo"], "WIDEST", 0)
+    monkeypatch.setattr(sys.modules["hgk.optimisers.armijo"], "WIDEST_NODE", 0)
     monkeypatch.setattr(sys.modules["hgk.optimisers.armijo"], "Slopes", None)
-    one, *_ = descend_all([Descending(o, o.kernel.W, 2) for o in found])
+    one, *_ = Descending.together([Descending(o, o.kernel.W, 2) for o in found])
     assert one.steps == descend(found[0], found[0].kernel.W, 2).steps
 
 
@@ -329,14 +330,14 @@ def test_chains_that_do_not_fit_together_go_one_after_the_other(monkeypatch):
 
     descents = [Descending(objective, kernel.W, steps) for steps in (1, 2, 3)]
     assert len(loads(asked(), held=2)) == 1
-    expected = anneal_all(asked()), descend_all(descents)
+    expected = Annealing.together(asked()), Descending.together(descents)
     monkeypatch.setenv("HGK_MEMORY", "96K")  # E twice is 2 x 20 x 40 x 8 bytes, rows thrice 3 x 60 x 5 x 8
     assert [len(part) for part in loads(asked(), held=2)] == [2, 1]
-    for found, other in zip(anneal_all(asked()), expected[0], strict=True):
+    for found, other in zip(Annealing.together(asked()), expected[0], strict=True):
         assert (found.risk, found.accepted) == (other.risk, other.accepted)
     monkeypatch.setenv("HGK_MEMORY", "64K")
     assert [len(part) for part in loads(descents, held=1)] == [2, 1]
-    for found, other in zip(descend_all(descents), expected[1], strict=True):
+    for found, other in zip(Descending.together(descents), expected[1], strict=True):
         assert (found.risk, found.steps) == (other.risk, other.steps)
 
 
@@ -418,13 +419,13 @@ def test_recorded_steps_are_ordinary_steps():
     """Side by side, from the same batches: θ after five steps, and what was told of them."""
     rows, batch = repeated(300), 200 if HERE else 30
     told, ended = [], []
-    for device, kind in (("cpu", Run), (DEVICE, RecordedRun)):
+    for device, kind in (("cpu", AdamRun), (DEVICE, RecordedRun)):
         runs = []
         for build in (mixed, all_kinds):
             tree = build(features(*["scaled"] * 5))
             kernel = HierarchicalKernel(tree, tree.start(rows.spread, np.random.default_rng(0)))
             settings = Adam(5, batch, rate=0.1, shrink=0.1, map_penalty=0.1)
-            runs.append(kind(settings, kernel, rows.to(device), np.random.default_rng(1), Progress()))
+            runs.append(kind(Steps(settings, kernel, rows.to(device), np.random.default_rng(1), Progress())))
         if kind is RecordedRun:
             run_together(runs)
         else:
@@ -448,7 +449,7 @@ def test_the_last_round_is_the_processors():
         task, executor = task_of(rows.to(device), [1e-3]), Threads() if device == "cpu" else SideBySide()
         fit = Fit(Default(), task, np.random.default_rng(1), Progress(), executor)
         chosen = [Trial(f"kind {i}", [kernel], 1e-3, task.rows.Y, 100) for i, kernel in enumerate(begun)]
-        moved = fit.last_round(chosen, Effort(9, 1, 100, 1, 100, 5, 150), None)
+        moved = fit.last_round(chosen, LearningEffort(9, 1, 100, 1, 100, 5, 150), None)
         ended.append([w for trial in moved for w in trial.kernels[0].W])
     for w, v in zip(*ended, strict=True):
         assert v.device.type == "cpu"
@@ -460,7 +461,7 @@ def test_a_recorded_run_that_is_cut_tells_of_its_steps():
     rows, tree, told = random_rows(40).to(DEVICE), inhomogeneous(5), []
     kernel = HierarchicalKernel(tree, tree.start(rows.spread, np.random.default_rng(0)))
     with Progress(told.append) as progress:
-        run = RecordedRun(Adam(30, 20), kernel, rows, np.random.default_rng(0), progress)
+        run = RecordedRun(Steps(Adam(30, 20), kernel, rows, np.random.default_rng(0), progress))
         make, cuts = progress.cut, iter([False, False, False, True])
         progress.cut = lambda **when: next(cuts) or make(**when)
         run_together([run])
@@ -474,7 +475,7 @@ def test_a_step_whose_factor_breaks_down_leaves_the_weights_and_raises_lambda():
     rows.Y[:] = torch.nan
     tree = mixed(features(*["scaled"] * 5))
     kernel = HierarchicalKernel(tree, tree.start(np.ones(5), np.random.default_rng(0)))
-    run = RecordedRun(Adam(3, 30), kernel, rows, np.random.default_rng(0), Progress(), lam=1e-5)
+    run = RecordedRun(Steps(Adam(3, 30), kernel, rows, np.random.default_rng(0), Progress(), lam=1e-5))
     run_together([run])
     assert run.lam > 1e-5
     for w, v in zip(run.W, kernel.W, strict=True):

@@ -27,17 +27,17 @@ from hgk import (
 from hgk.criteria import LeaveOneOut
 from hgk.events import Chosen, Judged, Planned, Step, Watched, last, of_kind
 from hgk.executor import Threads
-from hgk.inputs import MOST_STEPS, Encoder, Reader
+from hgk.inputs import STEPS_PER_COLUMN, Encoder, Reader
 from hgk.kernels import HierarchicalKernel, Rough
 from hgk.learners import Default, Settings
-from hgk.learners.default.average import Averages, Trial, choose
-from hgk.learners.default.effort import Effort, usual_effort
+from hgk.learners.default.average import Averages, Trial, choose_kinds
+from hgk.learners.default.effort import LearningEffort, usual_effort
 from hgk.learners.default.judge import Judge, judge_lams
 from hgk.learners.default.kinds import columns_of, kinds_for, warped
 from hgk.learners.default.learner import Fit
 from hgk.machines import OnCentres, Rows, clipped_risk
 from hgk.optimisers import Adam
-from hgk.optimisers.runs import HIGHEST, LOWEST, Run, Watch, one_cycle
+from hgk.optimisers.runs import HIGHEST, LOWEST, Watch, one_cycle
 from hgk.optimisers.steps import Steps
 from hgk.progress import Progress
 from hgk.targets.calibration import Calibration
@@ -47,7 +47,7 @@ from tasks import default_settings, features, task_of
 def start(architecture, rows, **settings):
     rng = np.random.default_rng(0)
     kernel = HierarchicalKernel(architecture, architecture.start(rows.spread, rng))
-    return Run(Adam(**settings, criterion=LeaveOneOut()), kernel, rows, rng, Progress())
+    return Steps(Adam(**settings, criterion=LeaveOneOut()), kernel, rows, rng, Progress()).begin()
 
 
 def learned(optimiser, architecture, rows, rng, progress):
@@ -167,7 +167,7 @@ def test_a_run_that_overfits_is_stopped_by_rows_outside_its_batches():
     tree = inhomogeneous(20)
     progress = Progress()
     kernel = HierarchicalKernel(tree, tree.start(rows.spread, rng))
-    run = Run(Adam(steps=100, batch=60, rate=0.3), kernel, rows, rng, progress, watched=new)
+    run = Steps(Adam(steps=100, batch=60, rate=0.3), kernel, rows, rng, progress, watched=new).begin()
     found = run.run()
     risks = [event.risk for event in of_kind(progress.history, Watched)]
     after = Watch(run.watch.batch, new, 1.0)(kernel, found.W, run.lam)
@@ -182,7 +182,7 @@ def test_warps_are_monotone_and_learned_by_rough_nodes():
     encoder = Encoder.of(x[:, None], np.ones(300), reader, ranks=True, robust=True, steps=True)
     tree = warped(encoder.features)
     steps = [j for j, feature in enumerate(encoder.features) if feature.kind == "step"]
-    assert len(steps) == MOST_STEPS
+    assert len(steps) == STEPS_PER_COLUMN
     spiked = np.where(np.arange(300) < 270, 0.0, x)
     ends = Encoder.of(spiked[:, None], np.ones(300), reader, steps=True).columns[0].steps
     assert len(ends) > 6  # nine tenths of the rows share a value, the others still have their steps
@@ -215,7 +215,7 @@ def test_kinds_are_averaged_unless_one_is_better_left_out():
         return Trial(name, [], 0.1, rows.Y + error)
 
     def names(*trials):
-        return [t.name for t in choose(trials, task, judges(200, 80), Progress(), Settings().members)]
+        return [t.name for t in choose_kinds(trials, task, judges(200, 80), Progress(), Settings().members)]
 
     plain, one, other = trial("plain", 3 * noise[2]), trial("one", noise[0]), trial("other", noise[1])
     assert sorted(names(plain, one, other)) == ["one", "other"]  # independent errors average out, plain is gone
@@ -238,7 +238,7 @@ def test_one_kind_alone_is_the_best_and_has_to_beat_plain_itself():
 
     def names(most, *errors):
         trials = [Trial(str(i), [], 0.1, rows.Y + error) for i, error in enumerate(errors)]
-        return [t.name for t in choose(trials, task, judges(400, 300), Progress(), most)]
+        return [t.name for t in choose_kinds(trials, task, judges(400, 300), Progress(), most)]
 
     four = [noise[0], 1.1 * noise[1], 0.95 * noise[2], noise[3]]
     assert names(1, 2 * noise[4], *four) == ["3"]
@@ -258,7 +258,7 @@ def test_plain_is_left_only_for_a_clear_gain():
 
     def names(*errors):
         trials = [Trial(str(i), [], 0.1, rows.Y + error) for i, error in enumerate(errors)]
-        return [t.name for t in choose(trials, task, judges(200, 80), Progress(), Settings().members)]
+        return [t.name for t in choose_kinds(trials, task, judges(200, 80), Progress(), Settings().members)]
 
     assert names(0.5 * noise[0], noise[0], 2 * noise[0]) == ["0"]
     close = noise[0] * torch.from_numpy(1 - 0.02 + 0.3 * rng.standard_normal((200, 1)))
@@ -302,7 +302,7 @@ def test_the_width_follows_the_rows_where_detail_is_to_be_had():
     X = rng.uniform(-1, 1, (1500, 2))
     for noise, exponent in ((0, Settings().narrowing[1]), (3, 0.0)):
         y = np.sin(8 * X[:, 0]) * np.cos(8 * X[:, 1]) + noise * rng.standard_normal(1500)
-        with default_settings(effort=Effort(9, 3, 60)):
+        with default_settings(effort=LearningEffort(9, 3, 60)):
             model = HGKRegressor(architecture=two_layers(2, 2, 2), random_state=0).fit(X, y)
         (judged,) = of_kind(model.history_, Judged)
         assert judged.narrowing == exponent
@@ -396,7 +396,7 @@ def test_no_gradient_and_no_width_sees_the_rows_set_aside(asked, monkeypatch):
     monkeypatch.setattr(Judge, "of", staticmethod(of))
     monkeypatch.setattr(hgk.learners.default.judge, "search", search)
     monkeypatch.setattr(Averages, "clearly_better", lambda *_: True)  # than plain, after two steps
-    with default_settings(effort=Effort(9, 2, 50, 2, 60, 3, 60), several=1):  # all kinds are tried
+    with default_settings(effort=LearningEffort(9, 2, 50, 2, 60, 3, 60), several=1):  # all kinds are tried
         model = HGKRegressor(random_state=0).fit(X, y)
     ((rows, verdict),) = judged
     aside = {tuple(row) for row in rows[verdict.out].tolist()}
@@ -440,7 +440,7 @@ def test_the_last_round_moves_learned_kernels_a_little_with_the_noise_of_the_jud
     kernel = HierarchicalKernel(tree, tree.start(rows.spread, rng))
     fit = Fit(Default(), task_of(rows, [1e-3]), rng, Progress(), Threads(2, inner=1))
     plain, other = (Trial(name, [kernel], 1e-4, rows.Y, 50) for name in ("plain", "all kinds"))
-    effort = Effort(9, 1, 50, 1, 50, 4, 75)
+    effort = LearningEffort(9, 1, 50, 1, 50, 4, 75)
     same, moved = fit.last_round([plain, other], effort, None)
     assert same is plain
     assert moved.name == "all kinds"
@@ -477,7 +477,7 @@ def test_no_last_round_with_a_loss_whose_machines_are_judged_on_the_rows_set_asi
     X, y = make_friedman1(200, n_features=5, random_state=0)
     monkeypatch.setattr(Averages, "clearly_better", lambda *_: True)  # than plain, after two steps
     for loss, taken in (("least_squares", True), ("hinge", False)):
-        with default_settings(effort=Effort(9, 2, 50, 0, 0, 3, 60)):
+        with default_settings(effort=LearningEffort(9, 2, 50, 0, 0, 3, 60)):
             model = HGKClassifier(loss=loss, random_state=0).fit(X, y > np.median(y))
         assert any(event.fold is None for event in of_kind(model.history_, Step)) == taken
 

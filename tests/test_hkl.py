@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from hgk import arrays
 from hgk.bench.methods import METHODS, Effort
 from hgk.bench.peers.hkl import HKLRegressor
-from hgk.bench.peers.hkl.active import ROOT_WEIGHT, ActiveSet, Block, Design
+from hgk.bench.peers.hkl.active import ROOT_WEIGHT, ActiveSet, Design, FeatureBlock
 from hgk.bench.peers.hkl.bases import Gaussians, Polynomials
 from hgk.bench.peers.hkl.certificate import Bounds
 from hgk.bench.peers.hkl.grid import ROOT, Hull, child, degree, parents
@@ -51,9 +51,9 @@ def under(v, w):
 
 
 def features(F, shape, node):
-    block = Block.of(F, shape, ROOT, None)
+    block = FeatureBlock.of(F, shape, ROOT, None)
     for k in range(len(node)):
-        block = Block.of(F, shape, node[: k + 1], block)
+        block = FeatureBlock.of(F, shape, node[: k + 1], block)
     return block.features
 
 

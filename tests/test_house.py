@@ -129,6 +129,31 @@ def own_names(tree):
     return defined | stored | named
 
 
+# What can be added is registered under one name in every package; hgk.load and the bench's datasets.load are public.
+SHARED_NAMES = {"register", "load"}
+
+
+def public_names(path):
+    """Classes, functions, constants and type aliases that a file defines and does not mark as its own."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            defined = [node.name]
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            defined = [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+        else:
+            defined = []
+        yield from (name for name in defined if not name.startswith("_"))
+
+
+def test_a_public_name_has_one_meaning():
+    homes = {}
+    for path in FILES:
+        for name in set() if path.name == "__init__.py" else set(public_names(path)) - SHARED_NAMES:
+            homes.setdefault(name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
+
+
 @pytest.mark.parametrize("path", FILES, ids=str)
 def test_no_module_reaches_for_the_underscore_of_another(path):
     tree = ast.parse(path.read_text())

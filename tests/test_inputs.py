@@ -11,8 +11,8 @@ import pytest
 
 import hgk
 from hgk import HGKClassifier, HGKRegressor, HierarchicalKernel, inhomogeneous
-from hgk.inputs import Category, Column, Encoder, Numeric, Reader, Settings, merge_rows, register, split
-from hgk.inputs.columns import KINDS
+from hgk.inputs import Category, Column, ColumnSettings, Encoder, Numeric, Reader, merge_rows, register, split
+from hgk.inputs.columns import COLUMN_KINDS
 from hgk.insight import contributions
 from hgk.report import report
 from hgk.storable import storable
@@ -20,7 +20,7 @@ from hgk.storable import storable
 
 def numeric(x, weight=None, **options):
     weight = np.ones(len(x)) if weight is None else weight
-    return Numeric("x").learned(np.asarray(x, dtype=float), weight, Settings(**options))
+    return Numeric("x").learned(np.asarray(x, dtype=float), weight, ColumnSettings(**options))
 
 
 def test_the_scaled_copy_keeps_the_bulk_apart_under_heavy_tails_and_stays_monotone():
@@ -58,11 +58,11 @@ def test_categories_become_indicators_and_rare_or_unseen_ones_have_none():
     rng = np.random.default_rng(0)
     cells = np.array([f"c{int(v)}" for v in np.minimum(rng.exponential(8, 2000), 60)], dtype=object)
     reader = Reader.of([cells], ["c"])
-    column = reader.columns[0].learned(reader([cells])[:, 0], np.ones(2000), Settings())
+    column = reader.columns[0].learned(reader([cells])[:, 0], np.ones(2000), ColumnSettings())
     assert len(column.features) == 30
     unseen = column(reader([np.array(["never", None], dtype=object)])[:, 0])
     assert (unseen == -0.5).all()
-    two = Category("t", ("a", "b")).learned(np.array([0.0, 1.0, 0.0]), np.ones(3), Settings())
+    two = Category("t", ("a", "b")).learned(np.array([0.0, 1.0, 0.0]), np.ones(3), ColumnSettings())
     assert two.features == (("t=b", "category"),)
 
 
@@ -263,7 +263,7 @@ class Days(Column):
 def dates():
     register(Days, before=Category)
     yield
-    KINDS.remove(Days)
+    COLUMN_KINDS.remove(Days)
 
 
 def seasons(n=300):
@@ -327,7 +327,7 @@ def test_a_kind_that_files_cannot_hold_is_refused():
         TypeError, match=r"Loose was registered, which model files cannot hold; declare it by hgk\.stor"
     ):
         register(type("Loose", (Days,), {}))
-    assert [kind.__name__ for kind in KINDS] == ["Numeric", "Category"]
+    assert [kind.__name__ for kind in COLUMN_KINDS] == ["Numeric", "Category"]
 
 
 def test_what_is_shown_is_what_was_read():

@@ -119,7 +119,7 @@ def test_steps_in_place_are_the_same_steps(steps, monkeypatch):
     asked = (K, rows.Y, folds, lams, rows.weight, 1.0, 0.0, steps, True)
     expected = fold_risks(*asked)
     monkeypatch.setattr(krylov, "accelerated", lambda x: True)
-    monkeypatch.setattr(krylov, "ROOM", 10)
+    monkeypatch.setattr(krylov, "FIRST_ROOM", 10)
     found = fold_risks(*asked)
     assert found.steps == expected.steps == steps
     torch.testing.assert_close(found.predictions, expected.predictions, rtol=1e-6, atol=1e-6)

@@ -14,13 +14,13 @@ from hgk.insight import contributions
 from hgk.kernels import HierarchicalKernel, two_layers
 from hgk.learners import PRESETS, Default, Settings, register
 from hgk.learners.default import KINDS
-from hgk.learners.default.effort import Effort
-from hgk.learners.default.leaves import Handed, Plan, Tree, best_share, left_out, one_by_one, trained
+from hgk.learners.default.effort import LearningEffort
+from hgk.learners.default.leaves import Handed, HandingTree, LeafPlan, best_share, left_out_error, one_by_one, trained
 from hgk.machines import Exact, InLeaves, MeanOfMachines, Rows, partition, train, tree_of
 from hgk.progress import Progress
 from hgk.report import report
 from hgk.storable import Malformed
-from hgk.storage.codec import Decoder, Encoder
+from hgk.storage.codec import DocumentReader, DocumentWriter
 
 D = 4
 KERNEL = HierarchicalKernel.of(two_layers(D, 3, rng=0), np.full((3, D), 1.3), np.array([0.9, 0.7, 0.5]), gamma=0.8)
@@ -65,11 +65,11 @@ def without(rows, i):
     return replace(rows, weight=weight, count=m)[kept]
 
 
-def brute(machine, rows, x, left_out):
+def brute(machine, rows, x, left_out_error):
     """f at one row, after some training rows have left their leaf."""
     (leaf,) = machine.partition.route(x[None]).tolist()
     members = machine.partition.rows(leaf)
-    mine, places = rows[members], [int((members == i).nonzero()[0, 0]) for i in left_out if i in members]
+    mine, places = rows[members], [int((members == i).nonzero()[0, 0]) for i in left_out_error if i in members]
     for place in sorted(places, reverse=True):
         mine = without(mine, place)
     return refit(machine, mine, leaf)(x[None])[0]
@@ -260,9 +260,9 @@ def test_importances_are_those_of_the_leaves():
 
 def test_a_file_holds_it_to_the_last_bit_and_refuses_what_does_not_fit():
     rows, X = rows_of(), rows_of(20, seed=1).X
-    machine, encoder = in_leaves(rows), Encoder()
+    machine, encoder = in_leaves(rows), DocumentWriter()
     document = encoder(machine)
-    again = Decoder(encoder.arrays)(document, InLeaves)
+    again = DocumentReader(encoder.arrays)(document, InLeaves)
     assert torch.equal(again(X), machine(X))
     again.check(D, rows)
     changes = [
@@ -273,7 +273,7 @@ def test_a_file_holds_it_to_the_last_bit_and_refuses_what_does_not_fit():
     for name, change in changes:
         arrays = encoder.arrays | {name: change(encoder.arrays[name])}
         with pytest.raises(Malformed):
-            Decoder(arrays)(document, InLeaves).check(D, rows)
+            DocumentReader(arrays)(document, InLeaves).check(D, rows)
 
 
 # ---------------------------------------------------------------------------------------------------- the learner
@@ -289,7 +289,7 @@ def bumpy(n, seed=0, noise=0.05):
 def test_kernels_are_handed_down_by_steps_of_every_node_on_the_way():
     rows = rows_of(400, repeated=False)
     parts = partition(rows.X, torch.ones(D), 60, np.random.default_rng(0))
-    tree, plan = Tree(rows, parts, 0, 0.0, Progress()), Plan(60, 2, 0.1, 50)
+    tree, plan = HandingTree(rows, parts, 0, 0.0, Progress()), LeafPlan(60, 2, 0.1, 50)
     start = Handed(KERNEL, 0.1)
     nodes = [-1 - leaf for leaf in range(len(parts))]
     known = tree.hand_down(start, nodes, plan, one_by_one)
@@ -313,7 +313,7 @@ def test_a_leafs_error_of_leaving_one_out_is_that_of_refits():
     t = torch.stack([train(KERNEL, r, c / float(r.weight.sum()))(rows.X[i][None])[0]
                      for i in range(30) for r in [without(rows, i)]])  # fmt: skip
     expected = rows.mean(((t.clamp(-0.5, 0.5) - rows.Y) ** 2).sum(1))[0]
-    assert left_out(K, rows, c, 0.5) == pytest.approx(expected, rel=1e-5)
+    assert left_out_error(K, rows, c, 0.5) == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_leaf_takes_a_width_and_c_that_are_no_worse_than_those_handed_down():
@@ -321,8 +321,8 @@ def test_a_leaf_takes_a_width_and_c_that_are_no_worse_than_those_handed_down():
     for gamma in (0.2, 0.8, 4.0):
         handed = Handed(KERNEL.with_gamma(gamma), 0.5)
         leaf = trained(handed, rows, 1.0)
-        before = left_out(handed.kernel.matrix(rows.X), rows, handed.c, 1.0)
-        assert left_out(leaf.kernel.matrix(rows.X), rows, leaf.c, 1.0) <= before
+        before = left_out_error(handed.kernel.matrix(rows.X), rows, handed.c, 1.0)
+        assert left_out_error(leaf.kernel.matrix(rows.X), rows, leaf.c, 1.0) <= before
         expected = train(leaf.kernel, rows, leaf.c / 300).alpha
         torch.testing.assert_close(leaf.alpha, expected, rtol=1e-3, atol=1e-4)  # its K is in single precision
 
@@ -342,7 +342,7 @@ def test_the_share_of_the_machine_on_all_rows_is_the_best_for_so_many_partitions
 
 def fitted(estimator, X, y, steps=10, **changes):
     """By the default learner with one kind of tree and few steps, from 1000 rows in leaves if these are better."""
-    settings = Settings(**{"effort": Effort(1, steps, 201), "divided": 1000, "kinds": KINDS[2:3]} | changes)
+    settings = Settings(**{"effort": LearningEffort(1, steps, 201), "divided": 1000, "kinds": KINDS[2:3]} | changes)
     register("leaves", Default(settings))
     try:
         return estimator.set_params(preset="leaves", random_state=0).fit(X, y).set_params(preset="default")
@@ -412,7 +412,7 @@ def test_classes_in_leaves_have_probabilities_from_rows_set_aside(monkeypatch, c
     monkeypatch.setattr(memory, "EXACT", 700)
     X, y = bumpy(1600, noise=0.0)
     labels = np.array(["a", "b", "c"])[np.digitize(y, np.quantile(y, np.arange(1, classes) / classes))]
-    model = fitted(HGKClassifier(), X[:1200], labels[:1200], leaf_rows=(200,), branch_rows=400)
+    model = fitted(HGKClassifier(), X[:1200], labels[:1200], leaf_rows=(200,), branch_rows=400, centres_beside=50)
     assert last(model.history_, LeavesChosen).taken
     probability = model.predict_proba(X[1200:])
     np.testing.assert_allclose(probability.sum(1), 1)
@@ -429,7 +429,7 @@ def test_a_fit_that_is_stopped_keeps_the_leaves_that_are_through(monkeypatch):
     X, y = bumpy(1600)
     stopped = HGKRegressor(callback=lambda event: isinstance(event, LeavesGrown))
     with pytest.warns(StoppedEarlyWarning):
-        model = fitted(stopped, X, y, leaf_rows=(50,), branch_rows=400)
+        model = fitted(stopped, X, y, leaf_rows=(50,), branch_rows=400, centres_beside=50)
     (leaves,) = [part for part in model.machine_.parts_of() if isinstance(part, InLeaves)]
     grown = last(model.history_, LeavesGrown)
     assert 0 < int((leaves.partition.sizes > 0).sum()) == grown.done < grown.of

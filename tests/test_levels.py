@@ -553,13 +553,13 @@ def test_intervals_of_few_values_cover(digits, model):
 
 
 def test_a_report_of_few_values_is_in_the_unit_of_the_label(model):
-    from hgk.insight.errors import ASIDE, LOO, OURS, SVM, scores
+    from hgk.insight.errors import ASIDE, LOO, PLAIN_SVM, THIS_MODEL, scores
 
     errors = {(score.method, score.basis): score for score in scores(model, compare=False)}
     (event,) = of_kind(model.history_, Refined)
-    assert errors[SVM, ASIDE].risk == event.number
-    assert errors[OURS, ASIDE].risk < event.number
+    assert errors[PLAIN_SVM, ASIDE].risk == event.number
+    assert errors[THIS_MODEL, ASIDE].risk < event.number
     fitted, rows = model.model_, model.model_.training.rows
     t = fitted.target.decode(fitted.leave_one_out())
     loo = float(rows.weight @ ((t - rows.Y) ** 2)[:, 0] / rows.weight.sum())
-    assert errors[OURS, LOO].risk == pytest.approx(loo)
+    assert errors[THIS_MODEL, LOO].risk == pytest.approx(loo)

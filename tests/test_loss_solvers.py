@@ -336,13 +336,13 @@ def test_what_cannot_be_solved_is_said_in_one_sentence():
 
 def test_a_coordinate_is_not_its_own_partner():
     """Where one coordinate alone gains anything, and where there is only one."""
-    from hgk.solvers.descent import descend
+    from hgk.solvers.descent import descend_in_box
 
     y = np.array([-1.0, 0.2])
     for n in (1, 2):
         K, a = np.array([[1.0, 0.8], [0.8, 1.0]])[:n, :n].copy(), np.zeros(n)
         G = K @ a - y[:n]
-        descend(K, np.full(n, -0.5), np.zeros(n), 0.0, a, G, 0.0, 100)
+        descend_in_box(K, np.full(n, -0.5), np.zeros(n), 0.0, a, G, 0.0, 100)
         assert a == pytest.approx([-0.5, 0.0][:n])
         assert K @ a - y[:n] == pytest.approx(G)
 
@@ -395,7 +395,7 @@ def test_machines_by_interior_points_have_their_certificate_and_margins_their_ze
     (K, Y, s), lam = problem(loss, 60), 1e-4
     K = K**0.2  # a much wider kernel
     monkeypatch.setattr(box_module, "SLOW", 1e9)  # at once
-    monkeypatch.setattr(box_module, "PATIENCE", 1)
+    monkeypatch.setattr(box_module, "STEPS_PER_COORDINATE", 1)
     found = BoxDual(1e-6).solve(BoxDual().prepare(K), Y, lam, loss)
     assert found.status is Status.SOLVED
     assert found.stats["interior"] > 0

@@ -13,7 +13,17 @@ from torch import nn
 
 from hgk.bench import networks
 from hgk.bench.methods import METHODS, Effort, dnn
-from hgk.bench.networks import Folds, Run, Schedule, Stack, choose, forward, gradient, shared, train
+from hgk.bench.networks import (
+    NetworkFolds,
+    Schedule,
+    Stack,
+    StackRun,
+    choose_networks,
+    forward,
+    gradient,
+    shared,
+    train_networks,
+)
 
 # Sums of a few dozen terms in double precision; in single precision, after some hundred steps.
 EXACT, ROUNDING = {"rtol": 1e-12, "atol": 1e-13}, {"rtol": 1e-3, "atol": 1e-4}
@@ -97,7 +107,7 @@ def test_starts_have_the_variance_that_keeps_relu_layers_at_scale():
 
 def test_folds_hold_out_each_row_at_most_once_and_train_on_all_others():
     X, y = map(torch.from_numpy, rows(23))
-    folds = Folds.cut(X, y, 5, np.random.default_rng(0))
+    folds = NetworkFolds.cut(X, y, 5, np.random.default_rng(0))
     assert folds.held.shape == (5, 4)
     assert len(np.unique(folds.held)) == 20
     for held, trained in zip(folds.held, folds.trained, strict=True):
@@ -107,21 +117,21 @@ def test_folds_hold_out_each_row_at_most_once_and_train_on_all_others():
 def prepared(architectures, n=200, k=2):
     X, y = (torch.from_numpy(a).float() for a in rows(n))
     stack = Stack.around(2, architectures)
-    folds = Folds.cut(X, y, k, np.random.default_rng(0))
+    folds = NetworkFolds.cut(X, y, k, np.random.default_rng(0))
     theta = torch.stack([stack.start(a, np.random.default_rng(j)) for a in architectures for j in range(k)])
     return stack, theta, np.tile(np.arange(k), len(architectures)), folds
 
 
 def watched(monkeypatch):
     """The weights and errors of every epoch, as the run goes by."""
-    seen, errors = [], Run.errors
+    seen, errors = [], StackRun.errors
 
     def spy(run):
         found = errors(run)
         seen.append((run.networks.copy(), run.theta.clone(), found))
         return found
 
-    monkeypatch.setattr(Run, "errors", spy)
+    monkeypatch.setattr(StackRun, "errors", spy)
     return seen
 
 
@@ -129,7 +139,9 @@ def watched(monkeypatch):
 def test_each_network_keeps_its_best_epoch_and_leaves_after_its_patience(monkeypatch, patience):
     seen = watched(monkeypatch)
     stack, theta, fold, folds = prepared([(10, 10), (30, 30)])
-    found = train(stack, theta, fold, folds, Schedule(epochs=40, batch=20, rate=0.05, patience=patience), seed=0)
+    found = train_networks(
+        stack, theta, fold, folds, Schedule(epochs=40, batch=20, rate=0.05, patience=patience), seed=0
+    )
     for i in range(len(theta)):
         course = [(w[list(n).index(i)], e[list(n).index(i)]) for n, w, e in seen if i in n]
         best = int(np.argmin([e for _, e in course]))
@@ -145,7 +157,7 @@ def test_those_that_leave_do_not_disturb_the_others(monkeypatch):
     seen = watched(monkeypatch)
     stack, theta, fold, folds = prepared([(10, 10), (30, 30)])
     for patience in (3, 1000):
-        train(stack, theta, fold, folds, Schedule(epochs=15, batch=20, rate=0.05, patience=patience), seed=0)
+        train_networks(stack, theta, fold, folds, Schedule(epochs=15, batch=20, rate=0.05, patience=patience), seed=0)
     short, long = seen[:-15], seen[-15:]
     assert any(0 < len(own) < len(theta) for own, _, _ in short), "none left: no test"
     for (own, weights, errors), (_, all_weights, all_errors) in zip(short, long, strict=False):
@@ -155,7 +167,7 @@ def test_those_that_leave_do_not_disturb_the_others(monkeypatch):
 
 def test_the_error_is_that_of_clipped_predictions_on_rows_not_trained_on():
     stack, theta, fold, folds = prepared([(10, 10)])
-    run = Run(stack, 3 * theta, fold, folds, rate=0.1)
+    run = StackRun(stack, 3 * theta, fold, folds, rate=0.1)
     for j, error in enumerate(run.errors()):
         x, y = folds.X[folds.held[j]], folds.y[folds.held[j]]
         f = forward(stack.layers(3 * theta[j : j + 1]), x[None])[-1][0, :, 0]
@@ -167,10 +179,10 @@ def test_held_out_rows_do_not_move_the_weights(monkeypatch):
     seen = watched(monkeypatch)
     stack, theta, fold, folds = prepared([(10, 10)])
     schedule = Schedule(epochs=3, batch=20)
-    train(stack, theta, fold, folds, schedule, seed=0)
+    train_networks(stack, theta, fold, folds, schedule, seed=0)
     other = copy.deepcopy(folds)
     other.y[other.held[0]] = 1.0
-    train(stack, theta, fold, other, schedule, seed=0)
+    train_networks(stack, theta, fold, other, schedule, seed=0)
     first, second = seen[2][1], seen[5][1]
     assert torch.equal(first[0], second[0])
     assert not torch.equal(first[1], second[1])
@@ -180,8 +192,8 @@ def test_a_network_does_not_depend_on_its_company():
     X, y = rows()
     schedule = Schedule(epochs=10, batch=40, rate=0.01, patience=4)
     architectures = [(20,), (8, 8), (5,), (12, 20)]
-    together = choose(X, y, architectures, schedule, entries=10**6)
-    apart = choose(X, y, architectures, schedule, entries=0)
+    together = choose_networks(X, y, architectures, schedule, entries=10**6)
+    apart = choose_networks(X, y, architectures, schedule, entries=0)
     assert together.candidates.keys() == apart.candidates.keys()
     for widths in architectures:
         assert together.candidates[widths] == pytest.approx(apart.candidates[widths], rel=ROUNDING["rtol"])
@@ -198,7 +210,7 @@ def test_stacks_share_a_depth_and_keep_to_their_size():
 def test_the_seed_decides():
     X, y = rows()
     schedule = Schedule(epochs=4, batch=40)
-    one, two, other = (choose(X, y, [(10,), (10, 10)], schedule, seed=seed) for seed in (3, 3, 4))
+    one, two, other = (choose_networks(X, y, [(10,), (10, 10)], schedule, seed=seed) for seed in (3, 3, 4))
     assert one.candidates == two.candidates
     np.testing.assert_array_equal(one.predict(X), two.predict(X))
     assert not np.array_equal(one.predict(X), other.predict(X))
@@ -206,7 +218,7 @@ def test_the_seed_decides():
 
 def test_the_prediction_is_the_mean_of_the_folds_networks():
     X, y = rows(1500)
-    found = choose(X, y, [(10,), (6,)], Schedule(epochs=5), k=3, entries=10**6)
+    found = choose_networks(X, y, [(10,), (6,)], Schedule(epochs=5), k=3, entries=10**6)
     x = torch.from_numpy(X).float()
     each = [forward(found.stack.layers(row[None]), x[None])[-1][0, :, 0].double().numpy() for row in found.theta]
     assert len(each) == len(found.epochs) == 3
@@ -216,14 +228,14 @@ def test_the_prediction_is_the_mean_of_the_folds_networks():
 
 def test_the_smallest_error_wins():
     X, y = rows()
-    found = choose(X, y, [(1,), (40, 40)], Schedule(epochs=20, batch=20, rate=0.01))
+    found = choose_networks(X, y, [(1,), (40, 40)], Schedule(epochs=20, batch=20, rate=0.01))
     assert found.candidates[found.architecture] == min(found.candidates.values())
     assert found.architecture == (40, 40)
 
 
 def test_networks_learn_what_ridge_regression_cannot():
     X, y = rows(1200)
-    found = choose(X[:600], y[:600], [(50, 50)], Schedule(epochs=40, batch=32, rate=0.01))
+    found = choose_networks(X[:600], y[:600], [(50, 50)], Schedule(epochs=40, batch=32, rate=0.01))
     error = np.mean((found.predict(X[600:]) - y[600:]) ** 2)
     ridge = np.mean((RidgeCV().fit(X[:600], y[:600]).predict(X[600:]) - y[600:]) ** 2)
     assert error < 0.1 * ridge
@@ -241,7 +253,7 @@ def test_the_fifteen_architectures_of_the_paper_s_kind(monkeypatch):
     assert len(set(networks.ARCHITECTURES)) == 15
     assert max(max(a) for a in networks.ARCHITECTURES) == 1000
     asked = {}
-    monkeypatch.setattr(dnn, "choose", lambda X, y, *given, **more: asked.update(given=given) or 1 / 0)
+    monkeypatch.setattr(dnn, "choose_networks", lambda X, y, *given, **more: asked.update(given=given) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         dnn.DNN().fit(*rows(20), 0, Effort(threads=1))
     assert asked["given"] == (networks.ARCHITECTURES, Schedule())
@@ -271,7 +283,7 @@ def test_the_method_chooses_and_says_what():
 def test_bad_input_is_refused_in_a_sentence(change, message):
     X, y = rows()
     with pytest.raises(ValueError, match=message):
-        choose(**({"X": X, "y": y} | change))
+        choose_networks(**({"X": X, "y": y} | change))
 
 
 def test_bad_schedules_other_columns_and_divergence_are_refused():
@@ -281,9 +293,9 @@ def test_bad_schedules_other_columns_and_divergence_are_refused():
         Schedule(rate=np.inf)
     X, y = rows()
     with pytest.raises(ValueError, match="2 columns"):
-        choose(X, y, [(3,)], Schedule(epochs=1)).predict(X[:, :1])
+        choose_networks(X, y, [(3,)], Schedule(epochs=1)).predict(X[:, :1])
     with pytest.raises(ArithmeticError, match="lower the rate"):
-        choose(1e30 * X, y, [(3, 3)], Schedule(epochs=2, rate=1e30))
+        choose_networks(1e30 * X, y, [(3, 3)], Schedule(epochs=2, rate=1e30))
 
 
 def test_the_networks_need_no_package_beyond_the_library_s_own():

@@ -13,7 +13,7 @@ from hgk.executor import Threads
 from hgk.kernels import inhomogeneous, isotropic, two_layers
 from hgk.machines import Rows, clipped_risk, train
 from hgk.optimisers import Algorithm1, algorithm1, annealing
-from hgk.optimisers.annealing import LONGEST, MOVE, Annealing, Block, accepts, anneal, draws
+from hgk.optimisers.annealing import LONGEST_EDGE, MOVE, Annealing, ExponentBlock, accepts, anneal, draws
 from hgk.optimisers.armijo import SLOPE, Descending, descend
 from hgk.optimisers.objective import Objective, Risk
 from hgk.progress import Progress
@@ -43,7 +43,7 @@ def test_acceptance_frequencies_follow_the_papers_formula(delta, i):
 def test_an_annealing_step_updates_the_exponent_as_if_it_were_computed_anew(architecture, monkeypatch):
     monkeypatch.setattr(arrays.tiling, "TILE", 300)  # several row blocks
     target, W = objective(architecture, outputs=2)
-    block, rng = Block(target, W), np.random.default_rng(0)
+    block, rng = ExponentBlock(target, W), np.random.default_rng(0)
     assert block.risk == pytest.approx(target.risk(W), rel=1e-10)
     for layer, mask in enumerate(architecture.free()[: architecture.depth]):
         for index in map(tuple, mask.nonzero().tolist()):
@@ -61,7 +61,7 @@ def test_a_rejected_proposal_leaves_no_trace_in_shared_buffers(name):
     """All rows in one tile: the proposal and the current weights use the same memory in turn."""
     architecture = ARCHITECTURES[name]
     target, W = objective(architecture)
-    block = Block(target, W)
+    block = ExponentBlock(target, W)
     places = [tuple(index) for index in architecture.mask.nonzero().tolist()]
     for index in places:
         changed = W[0].clone()
@@ -90,8 +90,8 @@ def test_an_edge_that_does_not_matter_stays_short_enough_for_the_kernel_to_stay_
     at = Objective(kernel, machine.X, machine.alpha, rows[40:], ClippedAt(0.8))
     lengths = [float(anneal(at, W, 200, np.random.default_rng(seed)).W[1][1]) for seed in range(4)]
     assert min(lengths) < 500  # it moves, but
-    assert 500 < max(lengths) <= LONGEST
-    for length, definite in ((LONGEST, True), (1e8, False)):
+    assert 500 < max(lengths) <= LONGEST_EDGE
+    for length, definite in ((LONGEST_EDGE, True), (1e8, False)):
         W[0][1], W[1][1] = 1 / length, length
         smallest = float(torch.linalg.eigvalsh(kernel.with_weights(W).matrix(rows.X))[0])
         assert (smallest > 1e-6) == definite

@@ -16,7 +16,7 @@ from hgk.learners.paper import kernel_per_fold
 from hgk.losses import Expectile, Hinge, LeastSquares, Logistic, Pinball
 from hgk.machines import FINE, MeanOfMachines, OfLoss, Rows
 from hgk.optimisers import Algorithm1
-from hgk.optimisers.annealing import Block
+from hgk.optimisers.annealing import ExponentBlock
 from hgk.optimisers.objective import Objective
 from hgk.progress import Progress
 from hgk.search import SQUARES, Choice, Convex, LossGrid, Task, fold_numbers, lam_grid, problem_for, races
@@ -309,7 +309,7 @@ def test_the_papers_objective_is_of_the_loss(problem):
     t = KERNEL.matrix(D2.X, D1.X) @ alpha
     by_hand = (problem.losses(D2.Y, t).sum(1) * D2.weight).sum() / D2.weight.sum()
     assert risk == pytest.approx(float(by_hand))
-    assert Block(objective, KERNEL.W).risk == pytest.approx(risk)
+    assert ExponentBlock(objective, KERNEL.W).risk == pytest.approx(risk)
     step = 1e-6
     for layer, index in ((0, (0, int(KERNEL.architecture.coordinates[0][0]))), (1, (1,))):
         moved = []

@@ -10,7 +10,7 @@ from cases import ARCHITECTURES, LOSSES, SOLVERS, random_kernel, random_rows
 from hgk import HGKRegressor
 from hgk.losses import Hinge, LeastSquares, Logistic, Loss
 from hgk.solvers import Ask, BoxDual, Cholesky, Krylov, Newton, Solution, Solver, Status, base, choose, register
-from hgk.solvers.convex import Column
+from hgk.solvers.convex import ConvexProblem
 from hgk.solvers.nystrom import JITTER
 from reference import machine
 
@@ -86,7 +86,7 @@ def test_solutions_are_optimal(solver, loss):
             )
             np.testing.assert_allclose(t[out], (K[np.ix_(out, train)] @ alpha)[:, 0], atol=1e-8)
         return
-    problem = Column(data.span(solver), y, s, LAM, loss)
+    problem = ConvexProblem(data.span(solver), y, s, LAM, loss)
     alpha = solver.solve(state_of(solver, data), data.Y, LAM, loss).alpha[:, 0]
     alpha = -problem.C * loss.derivative(y, t) if solver.centres else alpha
     torch.testing.assert_close(problem.K @ alpha, t, rtol=0, atol=1e-8)
@@ -275,7 +275,7 @@ def test_a_loss_and_a_solver_from_outside_are_fitted_by_registering_the_solver_a
 
 def test_the_toy_is_right(registry):
     data, solver, loss = Data.of(LogCosh()), GradientDescent(), LogCosh()
-    problem = Column(data.K, data.Y[:, 0], data.s, LAM, loss)
+    problem = ConvexProblem(data.K, data.Y[:, 0], data.s, LAM, loss)
     alpha = solver.solve(state_of(solver, data), data.Y, LAM, loss).alpha[:, 0]
     gap, primal = problem.gap(alpha, data.K @ alpha)
     assert float(gap / primal) < 1e-4

@@ -10,7 +10,7 @@ import torch
 from hgk.machines import Rows
 from hgk.storable import Malformed
 from hgk.targets import Calibration, Classes, Coupling, FewValues, Numbers, Pairs, Quantiles, Scaling, pairs_of
-from hgk.targets.few_values import MOST, PER_VALUE
+from hgk.targets.few_values import MOST_VALUES, PER_VALUE
 from hgk.targets.quantiles import BEYOND, quantile
 
 N = 60
@@ -228,7 +228,7 @@ def test_few_values_are_offered_where_there_are_rows_for_each():
     assert not numbers.refinements(Y, 3 * PER_VALUE - 1)
     assert not numbers.refinements(torch.cat([Y, Y], 1), 1e9)
     assert not numbers.refinements(torch.zeros_like(Y), 1e9)
-    many = torch.linspace(-1, 1, MOST + 1, dtype=torch.float64)[:, None]
+    many = torch.linspace(-1, 1, MOST_VALUES + 1, dtype=torch.float64)[:, None]
     assert not numbers.refinements(many, 1e9)
     assert len(numbers.refinements(many[1:], 1e9)) == 1
     (rounded,) = numbers.refinements(Y + 1e-12 * torch.randn(Y.shape, dtype=torch.float64), N)

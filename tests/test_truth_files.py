@@ -163,7 +163,7 @@ def test_the_demo_leaves_files_of_its_names_alone(call, folder, name):
 
 
 def test_a_demo_is_shown_again_in_its_folder(call, folder, monkeypatch):
-    monkeypatch.setattr(demo, "friedman", lambda n, friedman=demo.friedman: friedman(160))
+    monkeypatch.setattr(demo, "friedman_table", lambda n, friedman=demo.friedman_table: friedman(160))
     for _ in range(2):
         code, _, err = call("demo", "--out", "demo", "--quiet")
         assert code == 0, err
@@ -347,7 +347,7 @@ def test_a_footer_that_says_less_than_there_is_does_not_help(monkeypatch, name):
     """The sizes that a Parquet file states may be anything; what comes is counted."""
     monkeypatch.setattr(columnar, "_stated", lambda metadata: 0)
     with pytest.raises(columnar.TooLarge):
-        columnar.read(BOMBS[name](), 30_000_000)
+        columnar.read_columnar(BOMBS[name](), 30_000_000)
 
 
 def test_tables_of_all_kinds_are_read_as_pyarrow_reads_them():
@@ -360,11 +360,13 @@ def test_tables_of_all_kinds_are_read_as_pyarrow_reads_them():
             buffer = io.BytesIO()
             parquet.write_table(pa.Table.from_pandas(some), buffer, **options)
             expected = parquet.read_table(io.BytesIO(buffer.getvalue()))
-            assert columnar.read(buffer.getvalue(), 10**8).to_pandas().equals(expected.to_pandas())
+            assert columnar.read_columnar(buffer.getvalue(), 10**8).to_pandas().equals(expected.to_pandas())
         for compression in ("uncompressed", "lz4", "zstd"):
             buffer = io.BytesIO()
             feather.write_feather(some, buffer, compression=compression)
-            assert columnar.read(buffer.getvalue(), 10**8).equals(feather.read_table(io.BytesIO(buffer.getvalue())))
+            assert columnar.read_columnar(buffer.getvalue(), 10**8).equals(
+                feather.read_table(io.BytesIO(buffer.getvalue()))
+            )
 
 
 # ------------------------------------------------------------------------------------------- altered model files

@@ -13,7 +13,7 @@ import pytest
 import hgk
 from hgk import HGKClassifier, HGKRegressor
 from hgk.cli import tables
-from hgk.inputs import Category, Marks, Settings, fewest_rows, numbers, reading, split
+from hgk.inputs import Category, ColumnSettings, Marks, fewest_rows, numbers, reading, split
 
 pytest.importorskip("safetensors", reason="needs safetensors")
 pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -422,12 +422,12 @@ def test_a_category_needs_five_rows_or_a_twentieth(rows, least):
 def test_rare_categories_have_no_indicator_by_weight():
     x = np.repeat([0.0, 1.0, 2.0, 3.0], [196, 4, 5, 195])
     four = Category("t", ("a", "b", "c", "d"))
-    assert four.learned(x, np.ones(400), Settings()).codes.tolist() == [0, 2, 3]
-    assert four.learned(x, np.where(x == 1, 2.0, 1.0), Settings()).codes.tolist() == [0, 1, 2, 3]
-    assert four.learned(x, np.full(400, 0.01), Settings()).codes.tolist() == [0, 2, 3]  # how much, not how many
-    three = Category("t", ("a", "b", "c")).learned(np.repeat([0.0, 1.0, 2.0], [9, 8, 3]), np.ones(20), Settings())
+    assert four.learned(x, np.ones(400), ColumnSettings()).codes.tolist() == [0, 2, 3]
+    assert four.learned(x, np.where(x == 1, 2.0, 1.0), ColumnSettings()).codes.tolist() == [0, 1, 2, 3]
+    assert four.learned(x, np.full(400, 0.01), ColumnSettings()).codes.tolist() == [0, 2, 3]  # how much, not how many
+    three = Category("t", ("a", "b", "c")).learned(np.repeat([0.0, 1.0, 2.0], [9, 8, 3]), np.ones(20), ColumnSettings())
     assert three.codes.tolist() == [0, 1, 2]
-    two = Category("t", ("a", "b")).learned(np.repeat([0.0, 1.0], [397, 3]), np.ones(400), Settings())
+    two = Category("t", ("a", "b")).learned(np.repeat([0.0, 1.0], [397, 3]), np.ones(400), ColumnSettings())
     assert (two.idle, np.ptp(two(np.array([0.0, 1.0, np.nan, -1.0])))) == ("rare", 0)
 
 

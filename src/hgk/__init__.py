@@ -27,28 +27,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Adam",
-    "Algorithm1",
-    "Architecture",
-    "CompactModelError",
-    "GaussianProcessKernel",
-    "HGKClassifier",
-    "HGKQuantileRegressor",
-    "HGKRegressor",
-    "HierarchicalKernel",
-    "ModelFileError",
-    "StoppedEarlyWarning",
-    "compose",
-    "grouped",
-    "inhomogeneous",
-    "isotropic",
-    "load",
-    "save",
-    "two_layers",
-    "with_kinds",
-]
-
 _HOMES = {
     "estimators": [
         "CompactModelError",
@@ -72,13 +50,14 @@ _HOMES = {
     "storage": ["ModelFileError", "load", "save"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
     """Names are imported when they are first asked for: the command line starts before its packages do."""
     if name in _HOME:
-        found = globals()[name] = getattr(import_module(f"hgk.{_HOME[name]}"), name)
-        return found
+        value = globals()[name] = getattr(import_module(f"hgk.{_HOME[name]}"), name)
+        return value
     if not name.startswith("_"):  # hgk.losses and the like, without an import of their own
         try:
             return import_module(f"hgk.{name}")

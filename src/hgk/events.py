@@ -57,8 +57,8 @@ def of_kind(history: Sequence[Event], kind: type[SomeEvent]) -> list[SomeEvent]:
 
 def last(history: Sequence[Event], kind: type[SomeEvent]) -> SomeEvent | None:
     """The last event of a class, None if there was none."""
-    found = of_kind(history, kind)
-    return found[-1] if found else None
+    events = of_kind(history, kind)
+    return events[-1] if events else None
 
 
 # ------------------------------------------------------------------------------------------------- learning weights

@@ -152,10 +152,10 @@ TASKS = {"numbers": "HGKRegressor", "classes": "HGKClassifier"}
 PARAMETERS = {"tau": "(0, 1)", "tube": "[0, 1)"}
 _NAMED: dict[str, type[Loss]] = {}
 
-Class = TypeVar("Class", bound=type[Loss])
+LossClass = TypeVar("LossClass", bound=type[Loss])
 
 
-def register(cls: Class) -> Class:
+def register(cls: LossClass) -> LossClass:
     """Let estimators take a loss by its ``name``.
 
     The class declares its ``tasks`` and which ``parameters`` of an estimator it is made of.

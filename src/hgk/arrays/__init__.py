@@ -23,34 +23,3 @@ from hgk.arrays.memory import (
 )
 from hgk.arrays.tensors import packed, tensor, unpacked
 from hgk.arrays.tiling import Buffers, blocks, row_blocks, tiles, tiles_of_pairs
-
-__all__ = [
-    "DEVICES",
-    "FACTORED",
-    "Buffers",
-    "accelerated",
-    "available_memory",
-    "blocks",
-    "counted_memory",
-    "device_of",
-    "exact_rows",
-    "gibibytes",
-    "in_loads",
-    "in_place",
-    "matrices_to_factor",
-    "on_device",
-    "packed",
-    "recorded",
-    "recording",
-    "require_bytes",
-    "require_memory",
-    "row_blocks",
-    "single_blas",
-    "synchronise",
-    "tensor",
-    "threads",
-    "threads_for",
-    "tiles",
-    "tiles_of_pairs",
-    "unpacked",
-]

@@ -133,7 +133,7 @@ EMBEDDED = {
     "diabetes": ("load_diabetes", "regression"),
     "digits": ("load_digits", "classification"),
 }
-QUICK = ["diabetes", "breast-cancer"]
+QUICK_SETS = ["diabetes", "breast-cancer"]
 
 
 def known() -> list[str]:
@@ -167,7 +167,7 @@ def load(name: str, data_home: str | os.PathLike | None = None) -> DataSet:
         raise DataError(f"The data set {name!r} is unknown; the known ones are {', '.join(known())}.")
     spec = SPECS[name]
     path = locate(spec, data_home)
-    return checked(prepare(read_table(path), spec), spec, path)
+    return checked(prepared(raw_table(path), spec), spec, path)
 
 
 def from_file(path: str | os.PathLike, target: str) -> DataSet:
@@ -175,7 +175,7 @@ def from_file(path: str | os.PathLike, target: str) -> DataSet:
     path = Path(path)
     if path.stem in known():
         raise DataError(f"{path} has the name of a data set that is known; give the file another one.")
-    table = read_table(path)
+    table = raw_table(path)
     if target not in table:
         raise DataError(f"{path} has no column {target!r}; its columns are {', '.join(map(str, table.columns))}.")
     table = table[table[target].notna()]
@@ -190,7 +190,7 @@ def from_file(path: str | os.PathLike, target: str) -> DataSet:
     return DataSet(name, table, scaled_labels(y, name), task)
 
 
-def read_table(path: Path) -> pd.DataFrame:
+def raw_table(path: Path) -> pd.DataFrame:
     """Parquet or CSV, by the ending."""
     readers = {".parquet": _parquet, ".csv": pd.read_csv}
     if path.suffix not in readers:
@@ -208,10 +208,10 @@ def read_table(path: Path) -> pd.DataFrame:
 
 
 def _parquet(file: BinaryIO) -> pd.DataFrame:
-    return columnar.read(file.read(), available_memory() // 2).to_pandas()
+    return columnar.read_columnar(file.read(), available_memory() // 2).to_pandas()
 
 
-def prepare(table: pd.DataFrame, spec: Spec) -> DataSet:
+def prepared(table: pd.DataFrame, spec: Spec) -> DataSet:
     """From a raw table, its target in ``target``, to the set of the paper."""
     if "target" not in table:
         raise DataError(f"The table of {spec.name} has no column 'target'; name the raw target so.")
@@ -248,7 +248,7 @@ def checked(data: DataSet, spec: Spec, path: Path | str, content: bool = False) 
             f"{spec.name} from {path} has {rows} rows and {columns} columns after preparation; the paper's has "
             f"{spec.rows} and {spec.columns}, so use another copy, or run it as a table of your own with --file."
         )
-    if content and checksum(data) != CHECKSUMS.get(spec.name, checksum(data)):
+    if content and data_checksum(data) != CHECKSUMS.get(spec.name, data_checksum(data)):
         raise DataError(
             f"{spec.name} from {path} has the right size but other content than the copy used here; "
             "use another copy, or run it as a table of your own with --file."
@@ -256,7 +256,7 @@ def checked(data: DataSet, spec: Spec, path: Path | str, content: bool = False) 
     return data
 
 
-def checksum(data: DataSet) -> str:
+def data_checksum(data: DataSet) -> str:
     """The same for any order of rows and of columns, and for any names; single precision.
 
     Columns are put in the order of the hashes of their sorted values, then rows in the order of theirs.
@@ -316,7 +316,7 @@ def _download(spec: Spec, data_home: str | os.PathLike | None) -> Path:
             f"The data set {spec.name} is not here (looked for {looked}) and OpenML's number {spec.openml} could not "
             f"be fetched ({_one_line(error)}); {put}, or run again with a network."
         ) from error
-    checked(prepare(table, spec), spec, f"OpenML's number {spec.openml}", content=True)
+    checked(prepared(table, spec), spec, f"OpenML's number {spec.openml}", content=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     content = table.to_parquet(None)
     write_atomically(path, lambda file: file.write(content))

@@ -24,7 +24,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from hgk.bench import published
 from hgk.bench.palette import Look, looks
-from hgk.bench.summary import Row, Summary, baseline, gain, lag, summarise
+from hgk.bench.summary import ResultRow, Summary, baseline, gain, lag, summarise
 from hgk.bench.tables import p_text, seconds_text
 from hgk.storage import write_atomically
 
@@ -227,12 +227,12 @@ def _write(content: bytes, path: Path) -> None:
     write_atomically(path, lambda file: file.write(content))
 
 
-def places(rows: Iterable[Row], folder: str | Path) -> list[Path]:
+def places(rows: Iterable[ResultRow], folder: str | Path) -> list[Path]:
     """The files that :func:`write_figures` writes."""
     return [Path(folder) / f"{name}.{kind}" for name in figures(summarise(rows)) for kind in MADE_BY]
 
 
-def write_figures(rows: Iterable[Row], folder: str | Path) -> list[Path]:
+def write_figures(rows: Iterable[ResultRow], folder: str | Path) -> list[Path]:
     """Write every figure as PNG and SVG into ``folder``, which is made if it is not there; return the files.
 
     Examples

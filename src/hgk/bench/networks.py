@@ -157,7 +157,7 @@ def gradient(layers: Layers, x: torch.Tensor, y: torch.Tensor, out: Layers) -> N
 
 
 @dataclass(frozen=True)
-class Folds:
+class NetworkFolds:
     """Rows, and for each fold those held out and those trained on; what n/k leaves over is trained on in all folds."""
 
     X: torch.Tensor
@@ -166,7 +166,7 @@ class Folds:
     trained: np.ndarray
 
     @classmethod
-    def cut(cls, X: torch.Tensor, y: torch.Tensor, k: int, rng: np.random.Generator) -> Folds:
+    def cut(cls, X: torch.Tensor, y: torch.Tensor, k: int, rng: np.random.Generator) -> NetworkFolds:
         order = rng.permutation(len(X))
         held = order[: len(X) // k * k].reshape(k, -1)
         return cls(X, y, held, np.stack([np.setdiff1d(order, part) for part in held]))
@@ -177,7 +177,7 @@ class Folds:
 
 
 @dataclass
-class Trained:
+class TrainedNetworks:
     """The best weights of each network so far, their error on the held-out rows, and their epoch (0: none yet)."""
 
     theta: torch.Tensor
@@ -193,10 +193,10 @@ class Trained:
         self.epochs[networks[better]] = epoch
 
 
-class Run:
+class StackRun:
     """A stack on its way: the networks still in it, and Adam."""
 
-    def __init__(self, stack: Stack, theta: torch.Tensor, fold: np.ndarray, folds: Folds, rate: float):
+    def __init__(self, stack: Stack, theta: torch.Tensor, fold: np.ndarray, folds: NetworkFolds, rate: float):
         self.stack, self.fold, self.folds = stack, fold, folds
         self.networks = np.arange(len(theta))
         self._move(theta.clone(), {}, rate)
@@ -230,14 +230,16 @@ class Run:
         return ((f.clamp(-1, 1) - y) ** 2).mean(1).double().cpu().numpy()
 
 
-def train(stack: Stack, theta: torch.Tensor, fold: np.ndarray, folds: Folds, schedule: Schedule, seed: int) -> Trained:
+def train_networks(
+    stack: Stack, theta: torch.Tensor, fold: np.ndarray, folds: NetworkFolds, schedule: Schedule, seed: int
+) -> TrainedNetworks:
     """Train one network per row of θ, each without its ``fold``, and stop each by the rows held out."""
-    best = Trained(theta.clone(), np.full(len(theta), np.inf), np.zeros(len(theta), int))
+    best = TrainedNetworks(theta.clone(), np.full(len(theta), np.inf), np.zeros(len(theta), int))
     batch = max(1, min(schedule.batch, folds.trained.shape[1] // 20))
     steps = folds.trained.shape[1] // batch
     rates = (one_cycle(i, steps * schedule.epochs, schedule.rate) for i in range(steps * schedule.epochs))
     rng = np.random.default_rng(seed)
-    run = Run(stack, theta, fold, folds, schedule.rate)
+    run = StackRun(stack, theta, fold, folds, schedule.rate)
     for epoch in range(1, schedule.epochs + 1):
         run.epoch(batch, rates, rng.permuted(folds.trained, axis=1))
         best.note(run.networks, run.theta, run.errors(), epoch)
@@ -307,7 +309,7 @@ class NetworkAverage:
         return forward(self.stack.layers(self.theta), x.expand(len(self.theta), *x.shape))[-1][..., 0].mean(0)
 
 
-def choose(
+def choose_networks(
     X: np.ndarray,
     y: np.ndarray,
     architectures: Sequence[Widths] = ARCHITECTURES,
@@ -339,20 +341,22 @@ def choose(
     Examples
     --------
     >>> X = np.random.default_rng(0).uniform(-1, 1, (200, 2))
-    >>> average = choose(X, np.sin(3 * X[:, 0]), [(20,), (20, 20)], Schedule(epochs=30, batch=20, rate=1e-2))
+    >>> average = choose_networks(X, np.sin(3 * X[:, 0]), [(20,), (20, 20)], Schedule(epochs=30, batch=20, rate=1e-2))
     >>> average.predict([[0.5, 0.0]]).round(1)
     array([1.])
     """
     x, t = _checked(X, y, architectures, k)
     place = torch.device(device)
-    folds = Folds.cut(x.to(place), t.to(place), k, np.random.default_rng(seed))
+    folds = NetworkFolds.cut(x.to(place), t.to(place), k, np.random.default_rng(seed))
     if entries is None:
         entries = 0 if place.type == "cpu" else SHARED
     stacks = shared(x.shape[1], dict.fromkeys(map(tuple, architectures)), k, entries)
     return _best(stacks, folds, schedule or Schedule(), k, seed)
 
 
-def _best(stacks: Iterable[Sequence[Widths]], folds: Folds, schedule: Schedule, k: int, seed: int) -> NetworkAverage:
+def _best(
+    stacks: Iterable[Sequence[Widths]], folds: NetworkFolds, schedule: Schedule, k: int, seed: int
+) -> NetworkAverage:
     """Train the networks of all architectures, stack by stack, and keep those with the smallest mean error."""
     d, place = folds.X.shape[1], folds.X.device
     candidates: dict[Widths, float] = {}
@@ -361,7 +365,7 @@ def _best(stacks: Iterable[Sequence[Widths]], folds: Folds, schedule: Schedule, 
         stack = Stack.around(d, together)
         theta = [stack.start(a, np.random.default_rng([seed, j, *a])) for a in together for j in range(k)]
         fold = np.tile(np.arange(k), len(together))
-        trained = train(stack, torch.stack(theta).to(place), fold, folds, schedule, seed)
+        trained = train_networks(stack, torch.stack(theta).to(place), fold, folds, schedule, seed)
         flops += trained.flops
         for widths, rows in zip(together, blocks(len(theta), k), strict=True):
             candidates[widths] = float(trained.errors[rows].mean())

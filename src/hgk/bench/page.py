@@ -6,15 +6,14 @@ pages share, and why nothing in the rows becomes markup, is in :mod:`hgk.report.
 
 from collections.abc import Iterable
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 from hgk.bench import published
 from hgk.bench.palette import looks
-from hgk.bench.published import BEST, SECOND
-from hgk.bench.summary import Cell, Row, Summary, baseline, plural, summarise
+from hgk.bench.published import BEST_MARK, SECOND_MARK
+from hgk.bench.summary import Cell, ResultRow, Summary, baseline, plural, summarise
 from hgk.bench.tables import (
     MARKS_RULE,
     MISSING_HEAD,
@@ -22,15 +21,15 @@ from hgk.bench.tables import (
     TIMES_HEAD,
     columns,
     failures,
-    missing,
+    missing_splits,
     notes,
     ranks_note,
     times_row,
 )
-from hgk.report.web import assemble, colours, figure, or_none, plain_table, row_head, table, td, th, write
+from hgk.report.web import assemble, colours, figure, or_none, plain_table, row_head, table, td, text_of, th, write
 
-MARK_CLASS = {BEST: "best", SECOND: "second", 0: ""}
-MARK_WORD = {BEST: "best", SECOND: "second best", 0: ""}
+MARK_CLASS = {BEST_MARK: "best", SECOND_MARK: "second", 0: ""}
+MARK_WORD = {BEST_MARK: "best", SECOND_MARK: "second best", 0: ""}
 
 
 def _error_cell(cell: Cell, mark: int) -> str:
@@ -125,7 +124,7 @@ def _seconds_section(summary: Summary) -> str:
 
 def _failures_section(summary: Summary) -> str:
     failed = [(s, m, str(split), why) for s, m, split, why in failures(summary)]
-    gaps = missing(summary)
+    gaps = missing_splits(summary)
     parts = ["<h2>Failed runs</h2>"]
     parts += [
         plain_table("Failed runs", ["set", "method", "split", "reason"], failed, (2,)) if failed else "<p>None.</p>"
@@ -176,7 +175,7 @@ def _data(summary: Summary) -> dict[str, Any]:
     }
 
 
-def page(rows: Iterable[Row]) -> str:
+def page(rows: Iterable[ResultRow]) -> str:
     """The page as text.
 
     Examples
@@ -201,13 +200,11 @@ def page(rows: Iterable[Row]) -> str:
     )
     found = looks(summary.methods)
     style = colours({f"m{i}": (look.light, look.dark) for i, look in enumerate(found.values())})
-    own_style, script = (
-        files("hgk.bench").joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js")
-    )
+    own_style, script = (text_of(f"page.{kind}", "hgk.bench") for kind in ("css", "js"))
     title = "results of the experiment"
     return assemble(f"hgk: {title}", title.capitalize(), style + own_style, body, _data(summary), script)
 
 
-def write_page(rows: Iterable[Row], path: str | Path) -> Path:
+def write_page(rows: Iterable[ResultRow], path: str | Path) -> Path:
     """Write :func:`page` to ``path``; its folder is made if it is not there, and a file there is replaced."""
     return write(page(rows), path)

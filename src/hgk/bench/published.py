@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 METHODS = ("SVM", "HKL", "Ours", "RF", "DNN")
 SPLITS = 30
-BEST, SECOND = 1, 2
+BEST_MARK, SECOND_MARK = 1, 2
 # Who in our rows stands beside a published column.
 TWIN = {"SVM": "SVM", "HKL": "HKL", "Ours (paper)": "Ours", "RF": "RF", "DNN": "DNN"}
 
@@ -55,8 +55,8 @@ updrs-motor          5875   19  REG    5000     875
 
 
 @dataclass(frozen=True)
-class Error:
-    """One cell of the paper's Table 1; ``mark`` is ``BEST``, ``SECOND`` or 0."""
+class PublishedError:
+    """One cell of the paper's Table 1; ``mark`` is ``BEST_MARK``, ``SECOND_MARK`` or 0."""
 
     mean: float
     sd: float
@@ -74,12 +74,12 @@ class Size:
     n_test: int
 
 
-def _error(text: str) -> Error:
+def _error(text: str) -> PublishedError:
     mean, sd = text.rstrip("¹²").split("±")
-    return Error(float(mean), float(sd), " ¹²".find(text[-1]) if text[-1] in "¹²" else 0)
+    return PublishedError(float(mean), float(sd), " ¹²".find(text[-1]) if text[-1] in "¹²" else 0)
 
 
-def _errors(line: str) -> dict[str, Error]:
+def _errors(line: str) -> dict[str, PublishedError]:
     return dict(zip(METHODS, map(_error, line.split()[1:]), strict=True))
 
 

@@ -39,10 +39,10 @@ from hgk.arrays import threads
 from hgk.bench import datasets
 from hgk.bench.methods import METHODS, Effort
 from hgk.bench.protocol import as_numbers, clipped_error, make_split
-from hgk.bench.store import Key, Row, Store
+from hgk.bench.store import Row, RunKey, Store
 
 # Seconds until a scheduler that does not answer, or has no workers, is given up.
-PATIENCE = 10.0
+SCHEDULER_SECONDS = 10.0
 # Seconds that a cluster may be without workers.
 WITHOUT_WORKERS = 60.0
 GONE = "The Dask scheduler went away; start it again, and the same command goes on."
@@ -76,7 +76,7 @@ class Run:
     effort: Effort
 
     @property
-    def key(self) -> Key:
+    def key(self) -> RunKey:
         return self.source.name, self.split, self.method
 
 
@@ -299,14 +299,14 @@ class Cluster(Workers):
             logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)  # what matters is said by our own errors
             logging.getLogger("distributed.client").setLevel(logging.CRITICAL + 1)
         try:
-            self.client = self.dask.Client(address, timeout=PATIENCE)
+            self.client = self.dask.Client(address, timeout=SCHEDULER_SECONDS)
         except (OSError, ValueError, TimeoutError) as error:
             raise RunnerError(
                 f"No Dask scheduler answers at {address!r} ({type(error).__name__}); "
                 "check the address and that `dask scheduler` runs there."
             ) from error
         try:
-            self.client.wait_for_workers(1, timeout=PATIENCE)
+            self.client.wait_for_workers(1, timeout=SCHEDULER_SECONDS)
         except TimeoutError:
             self.client.close()
             raise RunnerError(
@@ -359,7 +359,7 @@ class Cluster(Workers):
 
 
 @dataclass(frozen=True)
-class Summary:
+class RunCounts:
     """How many runs ended well, how many failed, and how many another runner had under way at the end."""
 
     ok: int = 0
@@ -367,10 +367,10 @@ class Summary:
     elsewhere: int = 0
 
 
-Report = Callable[[Row, list[Run]], Any]  # a row that came in, and the runs that are left
+OnRow = Callable[[Row, list[Run]], Any]  # a row that came in, and the runs that are left
 
 
-def missing(runs: Iterable[Run], store: Store, retry_failed: bool = False) -> list[Run]:
+def missing_runs(runs: Iterable[Run], store: Store, retry_failed: bool = False) -> list[Run]:
     """The runs that have no row yet; with ``retry_failed``, also those whose row is of a failure."""
     rows = store.rows()
     done = {(r["set"], r["split"], r["method"]) for r in rows if r["status"] == "ok" or not retry_failed}
@@ -382,8 +382,8 @@ def run_all(
     store: Store,
     workers: Workers,
     retry_failed: bool = False,
-    report: Report = lambda row, left: None,
-) -> Summary:
+    report: OnRow = lambda row, left: None,
+) -> RunCounts:
     """Do what is missing in the store; every row is stored as soon as it is there.
 
     A run that another runner has claimed is left to it, and looked at again in the end.
@@ -392,14 +392,14 @@ def run_all(
     try:
         check_preset(store, runs)
         check_own(store, runs)
-        loop.do(missing(runs, store, retry_failed))
-        again, loop.elsewhere = missing(loop.elsewhere, store, retry_failed), []
+        loop.do(missing_runs(runs, store, retry_failed))
+        again, loop.elsewhere = missing_runs(loop.elsewhere, store, retry_failed), []
         loop.do(again)
     finally:
         loop.release()
         workers.close()
-    left = missing(loop.elsewhere, store, retry_failed)
-    return Summary(loop.count["ok"], loop.count["failed"], len(left))
+    left = missing_runs(loop.elsewhere, store, retry_failed)
+    return RunCounts(loop.count["ok"], loop.count["failed"], len(left))
 
 
 def check_own(store: Store, runs: Iterable[Run]) -> None:
@@ -427,12 +427,12 @@ def check_preset(store: Store, runs: Iterable[Run]) -> None:
 class _Loop:
     """Runs under way with their claims, runs to be done, and runs to be done alone because a worker died."""
 
-    def __init__(self, store: Store, workers: Workers, retry_failed: bool, report: Report):
+    def __init__(self, store: Store, workers: Workers, retry_failed: bool, report: OnRow):
         self.store, self.workers, self.retry_failed, self.report = store, workers, retry_failed, report
         self.under_way: dict[Any, Run] = {}
         self.suspects: deque[Run] = deque()
         self.alone: Run | None = None  # the suspect that is under way
-        self.claims: dict[Key, Any] = {}
+        self.claims: dict[RunKey, Any] = {}
         self.elsewhere: list[Run] = []
         self.count = {"ok": 0, "failed": 0}
 

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 from filelock import FileLock, Timeout
 
 Row = dict[str, Any]
-Key = tuple[str, int, str]  # set, split, method
+RunKey = tuple[str, int, str]  # set, split, method
 
 FIELDS: dict[str, type | tuple[type, ...]] = {"set": str, "split": int, "method": str, "status": str}
 
@@ -44,7 +44,7 @@ class Damage:
         return f"line {self.line} is not a row and is passed over ({self.reason})"
 
 
-def key_of(row: Row) -> Key:
+def key_of(row: Row) -> RunKey:
     return row["set"], row["split"], row["method"]
 
 
@@ -99,7 +99,7 @@ def is_store(file: BinaryIO) -> bool:
 
 def latest(rows: Iterable[Row]) -> list[Row]:
     """One row per run."""
-    best: dict[Key, Row] = {}
+    best: dict[RunKey, Row] = {}
     for row in rows:
         before = best.get(key_of(row))
         if before is None or row["status"] == "ok" or before["status"] == "failed":
@@ -176,11 +176,11 @@ class Store:
     def damages(self) -> list[Damage]:
         return self._read()[1]
 
-    def has(self, key: Key, retry_failed: bool = False) -> bool:
+    def has(self, key: RunKey, retry_failed: bool = False) -> bool:
         """Is there nothing left to do for this run?"""
         return any(key_of(r) == key and (r["status"] == "ok" or not retry_failed) for r in self.rows())
 
-    def claim(self, key: Key) -> FileLock | None:
+    def claim(self, key: RunKey) -> FileLock | None:
         """A lock that only this runner holds, or None; ``release()`` it when the row is stored."""
         self._claims.mkdir(exist_ok=True)
         digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]

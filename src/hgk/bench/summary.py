@@ -42,7 +42,7 @@ from scipy.special import chdtrc, stdtr
 from scipy.stats import studentized_range
 
 from hgk.bench import published
-from hgk.bench.published import BEST, SECOND
+from hgk.bench.published import BEST_MARK, SECOND_MARK
 
 ORDER = (
     "SVM",
@@ -59,9 +59,9 @@ ORDER = (
 )
 LEVEL = 0.05
 SPLITS_FOR_A_TEST = 5
-Key = tuple[str, str]  # set, method
-Run = tuple[str, str, int]  # set, method, split
-Row = Mapping[str, Any]
+CellKey = tuple[str, str]  # set, method
+SplitKey = tuple[str, str, int]  # set, method, split
+ResultRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ class Summary:
 
     sets: tuple[str, ...]
     methods: tuple[str, ...]
-    cells: dict[Key, Cell]
-    marks: dict[Key, int]
+    cells: dict[CellKey, Cell]
+    marks: dict[CellKey, int]
     untested: tuple[str, ...]
     sizes: dict[str, tuple[str, str]]
     ranks: Ranks | None
@@ -173,9 +173,9 @@ def mark(order: Mapping[str, float], worse: Callable[[str, str], bool]) -> dict[
     first, *others = sorted(order, key=lambda m: order[m])
     best = [first, *(m for m in others if not worse(m, first))]
     if len(best) > 1 or not others:
-        return dict.fromkeys(best, BEST)
+        return dict.fromkeys(best, BEST_MARK)
     second, *rest = others
-    return {first: BEST, second: SECOND} | {m: SECOND for m in rest if not worse(m, second)}
+    return {first: BEST_MARK, second: SECOND_MARK} | {m: SECOND_MARK for m in rest if not worse(m, second)}
 
 
 def mark_cells(cells: Mapping[str, Cell]) -> tuple[dict[str, int], bool]:
@@ -207,14 +207,14 @@ def critical_difference(k: int, N: int) -> float:
     return float(studentized_range.ppf(1 - LEVEL, k, np.inf)) / math.sqrt(2) * math.sqrt(k * (k + 1) / (6 * N))
 
 
-def friedman(r: np.ndarray) -> tuple[np.ndarray, float, float]:
+def friedman_test(r: np.ndarray) -> tuple[np.ndarray, float, float]:
     """From ranks, sets × methods: average ranks of the methods, Friedman's χ² and its p.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from hgk.bench.summary import friedman
-    >>> average, chi2, p = friedman(np.array([[1.0, 2.0, 3.0], [1.0, 3.0, 2.0]]))
+    >>> from hgk.bench.summary import friedman_test
+    >>> average, chi2, p = friedman_test(np.array([[1.0, 2.0, 3.0], [1.0, 3.0, 2.0]]))
     >>> average.tolist(), round(chi2, 6), round(p, 3)
     ([1.0, 2.5, 2.5], 3.0, 0.223)
     """
@@ -254,7 +254,7 @@ def _misplaced(row: Any) -> str | None:
     return None
 
 
-def _failure(row: Row) -> str | None:
+def _failure(row: ResultRow) -> str | None:
     """Why a row holds no result; None if it does."""
     status = row.get("status")
     if status != "ok":
@@ -269,7 +269,7 @@ def _known_first(names: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
     return tuple([n for n in known if n in names] + [n for n in names if n not in known])
 
 
-def _cell(by_split: Mapping[int, Row], splits: set[int]) -> Cell:
+def _cell(by_split: Mapping[int, ResultRow], splits: set[int]) -> Cell:
     failures = {s: _failure(by_split[s]) for s in sorted(by_split)}
     fine = [s for s, why in failures.items() if why is None]
     return Cell(
@@ -280,9 +280,9 @@ def _cell(by_split: Mapping[int, Row], splits: set[int]) -> Cell:
     )
 
 
-def _last(rows: Sequence[Row]) -> dict[Run, Row]:
+def _last(rows: Sequence[ResultRow]) -> dict[SplitKey, ResultRow]:
     """The row that counts for each run."""
-    latest: dict[Run, Row] = {}
+    latest: dict[SplitKey, ResultRow] = {}
     for row in rows:
         run = row["set"], row["method"], row["split"]
         if run not in latest or _failure(row) is None or _failure(latest[run]) is not None:
@@ -290,8 +290,8 @@ def _last(rows: Sequence[Row]) -> dict[Run, Row]:
     return latest
 
 
-def _cells(last: Mapping[Run, Row], sets: Sequence[str], methods: Sequence[str]) -> dict[Key, Cell]:
-    by_split: dict[Key, dict[int, Row]] = {(s, m): {} for s in sets for m in methods}
+def _cells(last: Mapping[SplitKey, ResultRow], sets: Sequence[str], methods: Sequence[str]) -> dict[CellKey, Cell]:
+    by_split: dict[CellKey, dict[int, ResultRow]] = {(s, m): {} for s in sets for m in methods}
     for (s, m, split), row in last.items():
         by_split[s, m][split] = row
     splits = {s: set().union(*(by_split[s, m] for m in methods)) for s in sets}
@@ -303,17 +303,17 @@ def _range(values: Iterable[Any]) -> str:
     return "" if not numbers else f"{numbers[0]:,}" if len(numbers) == 1 else f"{numbers[0]:,} to {numbers[-1]:,}"
 
 
-def _size(rows: Sequence[Row]) -> tuple[str, str]:
+def _size(rows: Sequence[ResultRow]) -> tuple[str, str]:
     return _range(row.get("n_train") for row in rows), _range(row.get("n_test") for row in rows)
 
 
-def _where(row: Row) -> str:
+def _where(row: ResultRow) -> str:
     threads = row.get("threads")
     count = plural(threads, "thread") if isinstance(threads, int) else "threads unknown"
     return f"{row.get('machine', 'unknown machine')}, {row.get('device', 'device unknown')}, {count}"
 
 
-def _times(rows: Sequence[Row]) -> Times:
+def _times(rows: Sequence[ResultRow]) -> Times:
     fine = [row for row in rows if _failure(row) is None]
     return Times(
         seconds=tuple(float(r["seconds"]) for r in fine if _number(r.get("seconds"))),
@@ -322,10 +322,10 @@ def _times(rows: Sequence[Row]) -> Times:
     )
 
 
-def _setups(rows: Sequence[Row]) -> tuple[tuple[dict[str, str], int], ...]:
+def _setups(rows: Sequence[ResultRow]) -> tuple[tuple[dict[str, str], int], ...]:
     """Each machine with its versions, and the number of its rows."""
 
-    def setup(row: Row) -> tuple[tuple[str, str], ...]:
+    def setup(row: ResultRow) -> tuple[tuple[str, str], ...]:
         versions = row.get("versions")
         named = dict(versions) if isinstance(versions, Mapping) else {}
         return (("where", _where(row)), *sorted((str(k), str(v)) for k, v in named.items()))
@@ -333,7 +333,7 @@ def _setups(rows: Sequence[Row]) -> tuple[tuple[dict[str, str], int], ...]:
     return tuple((dict(items), n) for items, n in Counter(map(setup, rows)).most_common())
 
 
-def _ranks(sets: Sequence[str], methods: Sequence[str], cells: Mapping[Key, Cell]) -> Ranks | None:
+def _ranks(sets: Sequence[str], methods: Sequence[str], cells: Mapping[CellKey, Cell]) -> Ranks | None:
     recorded = {m: {s for s in sets if (s, m) in cells and cells[s, m].n} for m in methods}
     all_sets = set().union(*recorded.values()) if recorded else set()
     chosen = [m for m in methods if 2 * len(recorded[m]) >= len(all_sets) > 0]
@@ -341,7 +341,7 @@ def _ranks(sets: Sequence[str], methods: Sequence[str], cells: Mapping[Key, Cell
     if len(chosen) < 2 or len(common) < 2:
         return None
     ranks = [pairwise_ranks({m: cells[s, m] for m in chosen}) for s in common]
-    R, chi2, p = friedman(np.array([[on_set[m] for m in chosen] for on_set in ranks]))
+    R, chi2, p = friedman_test(np.array([[on_set[m] for m in chosen] for on_set in ranks]))
     order = np.argsort(R, kind="stable")
     return Ranks(
         methods=tuple(chosen[j] for j in order),
@@ -354,7 +354,7 @@ def _ranks(sets: Sequence[str], methods: Sequence[str], cells: Mapping[Key, Cell
     )
 
 
-def summarise(rows: Iterable[Row]) -> Summary:
+def summarise(rows: Iterable[ResultRow]) -> Summary:
     """All that is shown of the rows of a store.
 
     Of several rows for one set, split and method one with a result counts more than one without, then the later one;

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from hgk.bench import published
-from hgk.bench.published import BEST, SECOND
-from hgk.bench.summary import SPLITS_FOR_A_TEST, Cell, Row, Summary, Times, plural, summarise
+from hgk.bench.published import BEST_MARK, SECOND_MARK
+from hgk.bench.summary import SPLITS_FOR_A_TEST, Cell, ResultRow, Summary, Times, plural, summarise
 
 COLUMNS_OF_A_LATEX_TABLE = 4
 
@@ -93,7 +93,7 @@ def failures(summary: Summary) -> list[tuple[str, str, int, str]]:
     return [(s, m, split, why) for (s, m), cell in summary.cells.items() for split, why in cell.failed.items()]
 
 
-def missing(summary: Summary) -> list[tuple[str, str, str]]:
+def missing_splits(summary: Summary) -> list[tuple[str, str, str]]:
     """(method, number, splits and their sets) of runs that other methods have."""
     lacking = []
     for m in summary.methods:
@@ -141,7 +141,7 @@ def _markdown_table(head: Sequence[str], body: Iterable[Sequence[str]]) -> list[
 
 
 def _markdown_cell(summary: Summary, name: str, method: str, is_published: bool) -> str:
-    sign = {BEST: "**", SECOND: "*"}
+    sign = {BEST_MARK: "**", SECOND_MARK: "*"}
     if is_published:
         if name not in published.ERRORS:
             return "–"
@@ -173,13 +173,13 @@ def _markdown_failures(summary: Summary) -> list[str]:
     if failed := failures(summary):
         body = [[_markdown(s), _markdown(m), str(split), _markdown(why)] for s, m, split, why in failed]
         lines += ["## Failed runs", "", *_markdown_table(["set", "method", "split", "reason"], body), ""]
-    if gaps := missing(summary):
+    if gaps := missing_splits(summary):
         body = [[_markdown(x) for x in gap] for gap in gaps]
         lines += ["## Missing runs", "", *_markdown_table(MISSING_HEAD, body), ""]
     return lines
 
 
-def table_markdown(rows: Iterable[Row]) -> str:
+def table_markdown(rows: Iterable[ResultRow]) -> str:
     """The experiment in Markdown: errors, ranks, seconds, failed and missing runs.
 
     Examples
@@ -233,7 +233,7 @@ def _latex(text: object) -> str:
 
 
 def _latex_emphasis(text: str, mark: int) -> str:
-    return {BEST: rf"\textbf{{{text}}}", SECOND: rf"\textit{{{text}}}"}.get(mark, text)
+    return {BEST_MARK: rf"\textbf{{{text}}}", SECOND_MARK: rf"\textit{{{text}}}"}.get(mark, text)
 
 
 def _latex_number(x: float) -> str:
@@ -274,7 +274,7 @@ def _latex_tabular(summary: Summary, heads: Sequence[tuple[str, bool]]) -> list[
     return [rf"\begin{{tabular}}{{l{'r' * len(heads)}}}", *ruled, r"\end{tabular}"]
 
 
-def table_latex(rows: Iterable[Row]) -> str:
+def table_latex(rows: Iterable[ResultRow]) -> str:
     """The table of errors in LaTeX, without packages: one ``table`` for every few methods.
 
     Examples

@@ -17,7 +17,18 @@ from rich.table import Table
 from hgk.arrays import DEVICES
 from hgk.bench import datasets, protocol, runner, store
 from hgk.bench.methods import METHODS, Effort
-from hgk.cli.shared import EXPECTED, Force, Output, Unusable, cell, check_device, check_outputs, console, errors, say
+from hgk.cli.shared import (
+    EXPECTED,
+    ForceOption,
+    Output,
+    Unusable,
+    check_device,
+    check_outputs,
+    console,
+    errors,
+    rich_cell,
+    say,
+)
 from hgk.report.web import is_page
 from hgk.storage import printable
 
@@ -25,20 +36,20 @@ app = bench = typer.Typer(no_args_is_help=True, help="The paper's experiments: r
 EXPECTED.extend([datasets.DataError, runner.RunnerError, store.StoreError])
 
 
-class Preset(StrEnum):
+class BenchSize(StrEnum):
     quick = "quick"
     paper = "paper"
 
 
 # ------------------------------------------------------------------------------------------------------------- run
 
-Names = Annotated[list[str] | None, typer.Option(help="Names, separated by commas; all if not given.")]
+NamesOption = Annotated[list[str] | None, typer.Option(help="Names, separated by commas; all if not given.")]
 
 
 @bench.command("run")
 def bench_run(
-    sets: Names = None,
-    methods: Names = None,
+    sets: NamesOption = None,
+    methods: NamesOption = None,
     splits: Annotated[int | None, typer.Option(min=1, help="Random splits: 30, or 2 with quick.")] = None,
     out: Annotated[Path, typer.Option(help="The store; runs that it has are not repeated.")] = Path("rows.jsonl"),
     data: Annotated[Path | None, typer.Option(help="Folder of <name>.parquet; or HGK_DATA_HOME.")] = None,
@@ -48,12 +59,14 @@ def bench_run(
     threads: Annotated[int | None, typer.Option(min=1, help="Per run: cores / jobs; 1 on a cluster.")] = None,
     scheduler: Annotated[str | None, typer.Option(help="A Dask cluster: tcp://host:8786.")] = None,
     device: Annotated[str, typer.Option(help=f"Of methods that can use one: {DEVICES}.")] = "cpu",
-    preset: Annotated[Preset, typer.Option(help="quick: two built-in sets, small sizes, minutes.")] = Preset.paper,
+    preset: Annotated[
+        BenchSize, typer.Option(help="quick: two built-in sets, small sizes, minutes.")
+    ] = BenchSize.paper,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Repeat failed runs.")] = False,
-    force: Force = False,
+    force: ForceOption = False,
 ) -> None:
     """Run what the store does not have yet: sets × splits × methods."""
-    quick = preset is Preset.quick
+    quick = preset is BenchSize.quick
     if out.parent.is_dir() and not out.is_dir():  # else the store says what is wrong
         rows_at = Output("--out", out, "a store of hgk", store.is_store, by_force="add rows to it")
         lock = Output("--out", Path(f"{out}.lock"), "the lock of a store", lambda file: False)
@@ -86,7 +99,7 @@ def _sources(sets, data, file, target, quick) -> list[runner.Source]:
     if file is not None:
         name = datasets.from_file(file, target).name  # says now what is wrong with it
         given = [runner.Source(name, file=str(file.absolute()), target=target)]
-    default = [] if given else datasets.QUICK if quick else list(datasets.SPECS)
+    default = [] if given else datasets.QUICK_SETS if quick else list(datasets.SPECS)
     return [*given, *(runner.Source(name, home) for name in _chosen(sets, datasets.known(), "data set") or default)]
 
 
@@ -115,9 +128,9 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _watched(runs, rows: store.Store, workers: runner.Workers, retry_failed: bool) -> runner.Summary:
+def _watched(runs, rows: store.Store, workers: runner.Workers, retry_failed: bool) -> runner.RunCounts:
     """All runs, under a bar that estimates the time left by what each method took so far."""
-    left = len(runner.missing(runs, rows, retry_failed))
+    left = len(runner.missing_runs(runs, rows, retry_failed))
     with _bar() as bar:
         task = bar.add_task("runs", total=len(runs), completed=len(runs) - left, eta="?", said="")
 
@@ -140,9 +153,9 @@ def _line(row: store.Row) -> str:
     return f"{row['set']}, split {row['split']}, {row['method']}: {what}"
 
 
-def _finish(summary: runner.Summary, runs, rows: store.Store) -> None:
+def _finish(summary: runner.RunCounts, runs, rows: store.Store) -> None:
     """Say what was done; failures in the store that were not tried again count, too."""
-    earlier = len(runner.missing(runs, rows, retry_failed=True)) - summary.failed - summary.elsewhere
+    earlier = len(runner.missing_runs(runs, rows, retry_failed=True)) - summary.failed - summary.elsewhere
     say(f"{summary.ok} runs done, {summary.failed} failed, rows in {rows.path}")
     if summary.elsewhere:
         console.print(f"{summary.elsewhere} runs are under way in another runner")
@@ -165,7 +178,7 @@ def bench_list(
         path = datasets.present(name, data)
         there = str(path) if path else f"OpenML {spec.openml}" if spec.openml else "not here"
         training = str(protocol.training_rows(name, spec.rows))
-        sets.add_row(name, str(spec.rows), str(spec.columns), spec.kind, training, cell(there))
+        sets.add_row(name, str(spec.rows), str(spec.columns), spec.kind, training, rich_cell(there))
     for name, (_, task) in datasets.EMBEDDED.items():
         sets.add_row(name, "", "", task, "", "built in")
     methods = Table("method", "what", "installed", title="Methods")
@@ -175,12 +188,12 @@ def bench_list(
     console.print(sets, methods)
 
 
-Rows = Annotated[Path, typer.Argument(help="The store that `hgk bench run` wrote.")]
+StoreArgument = Annotated[Path, typer.Argument(help="The store that `hgk bench run` wrote.")]
 
 
 @bench.command("table")
 def bench_table(
-    rows: Rows, latex: Annotated[bool, typer.Option("--latex", help="LaTeX, not Markdown.")] = False
+    rows: StoreArgument, latex: Annotated[bool, typer.Option("--latex", help="LaTeX, not Markdown.")] = False
 ) -> None:
     """Print the table of mean errors."""
     results = _results(rows)
@@ -190,9 +203,9 @@ def bench_table(
 
 @bench.command("figures")
 def bench_figures(
-    rows: Rows,
+    rows: StoreArgument,
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("figures"),
-    force: Force = False,
+    force: ForceOption = False,
 ) -> None:
     """Draw the paper's figures."""
     results = _results(rows)
@@ -206,9 +219,9 @@ def bench_figures(
 
 @bench.command("page")
 def bench_page(
-    rows: Rows,
+    rows: StoreArgument,
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("results.html"),
-    force: Force = False,
+    force: ForceOption = False,
 ) -> None:
     """Write one page with tables and figures."""
     results = _results(rows)

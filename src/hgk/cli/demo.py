@@ -15,16 +15,16 @@ from hgk.cli import tables
 from hgk.cli.explain import explain
 from hgk.cli.fit import fit
 from hgk.cli.predict import predict, predictions_at
-from hgk.cli.shared import Force, Output, Quiet, check_outputs, console, say
+from hgk.cli.shared import ForceOption, Output, QuietOption, check_outputs, console, say
 from hgk.storage import is_model
 
-Folder = Annotated[Path, typer.Option("--out", help="The folder to write to; made if it is not there.")]
+FolderOption = Annotated[Path, typer.Option("--out", help="The folder to write to; made if it is not there.")]
 
 
-def demo(out: Folder = Path("hgk-demo"), quiet: Quiet = False, force: Force = False) -> None:
+def demo(out: FolderOption = Path("hgk-demo"), quiet: QuietOption = False, force: ForceOption = False) -> None:
     """Fit, predict and explain a made-up table, showing each command; under a minute."""
     out.mkdir(parents=True, exist_ok=True)
-    frame = friedman(600)
+    frame = friedman_table(600)
     known, new = out / "known.csv", out / "new.csv"
     model, predictions = out / "model.hgk", out / "predictions.csv"
     check_outputs(_outputs({known: frame[:-100], new: frame[-100:]}, model, predictions), {}, force)
@@ -72,7 +72,7 @@ def _outputs(parts: dict[Path, pd.DataFrame], model: Path, predictions: Path) ->
     return [Output("--out", path, "of the demo", ours) for path, ours in kinds.items()]
 
 
-def friedman(n: int) -> pd.DataFrame:
+def friedman_table(n: int) -> pd.DataFrame:
     """Friedman's function of five columns, with noise of variance 1, and five columns that mean nothing."""
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(n, 10)).round(4)

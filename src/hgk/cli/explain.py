@@ -13,15 +13,15 @@ from hgk.cli import tables
 from hgk.cli.info import importances
 from hgk.cli.rows import read_rows, training_row
 from hgk.cli.shared import (
-    Decimal,
-    Delimiter,
-    Json,
-    ModelFile,
-    Quiet,
+    DecimalOption,
+    DelimiterOption,
+    JsonOption,
+    ModelArgument,
+    QuietOption,
     Unusable,
-    cell,
     console,
     print_json,
+    rich_cell,
     say,
     tell,
     warnings_noted,
@@ -30,23 +30,23 @@ from hgk.estimators import HGKEstimator
 from hgk.insight import contributions, given_rows, node_terms, plain_remark
 from hgk.storage import load
 
-OfRow = Annotated[
+RowOption = Annotated[
     int | None,
     typer.Option("--row", min=0, help="Explain this row, counted from 0: of --data, or of the training table."),
 ]
-OfData = Annotated[str | None, typer.Option("--data", help="The table that --row is in; - for standard input.")]
-Top = Annotated[int, typer.Option(min=1, help="How many training rows, columns or nodes to show.")]
+DataOption = Annotated[str | None, typer.Option("--data", help="The table that --row is in; - for standard input.")]
+TopOption = Annotated[int, typer.Option(min=1, help="How many training rows, columns or nodes to show.")]
 
 
 def explain(
-    model: ModelFile,
-    row: OfRow = None,
-    data: OfData = None,
-    top: Top = 5,
-    delimiter: Delimiter = None,
-    decimal: Decimal = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    model: ModelArgument,
+    row: RowOption = None,
+    data: DataOption = None,
+    top: TopOption = 5,
+    delimiter: DelimiterOption = None,
+    decimal: DecimalOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Show what the kernel leans on; or, for one row, the training rows that make up its prediction."""
     fitted = load(model)
@@ -101,11 +101,13 @@ def _show_kernel(said: dict[str, Any], most: int) -> None:
     columns = Listing("column", "relevance", title="Columns: their share of the kernels' exponents")
     largest = max([*said["columns"].values(), 1e-12])
     for name, share in list(said["columns"].items())[:most]:
-        columns.add_row(cell(name), f"{share:.3f} {'█' * round(20 * share / largest)}")
+        columns.add_row(rich_cell(name), f"{share:.3f} {'█' * round(20 * share / largest)}")
     nodes = Listing("machine", "node", "kind", "share", "mostly", title="Nodes")
     for node in said["nodes"][:most]:
         mostly = ", ".join(f"{name} {share:.2f}" for name, share in list(node["columns"].items())[:4])
-        nodes.add_row(str(node["machine"]), cell(node["node"]), node["kind"], f"{node['share']:.3f}", cell(mostly))
+        nodes.add_row(
+            str(node["machine"]), rich_cell(node["node"]), node["kind"], f"{node['share']:.3f}", rich_cell(mostly)
+        )
     console.print(columns, nodes)
 
 
@@ -170,14 +172,14 @@ def _listing(output: dict[str, Any]) -> Listing:
     names = list(output["rows"][0].get("cells", {}))[:4]
     listing = Listing("training row", "label", "similarity", "contribution")
     for name in names:
-        listing.add_column(cell(name))
+        listing.add_column(rich_cell(name))
     total = f"{output['base']:.5g} + rows below + others {output['rest']:+.5g} = {output['value']:.5g}"
-    listing.title = cell(f"{output['output']}: {total}")
+    listing.title = rich_cell(f"{output['output']}: {total}")
     for entry in output["rows"]:
         number = "not kept" if entry["row"] is None else str(entry["row"])
         numbers = f"{entry['similarity']:.3f}", f"{entry['contribution']:+.5g}"
-        cells = [cell(_shown(entry["cells"][name])) for name in names]
-        listing.add_row(number, cell(_shown(entry["label"])), *numbers, *cells)
+        cells = [rich_cell(_shown(entry["cells"][name])) for name in names]
+        listing.add_row(number, rich_cell(_shown(entry["label"])), *numbers, *cells)
     return listing
 
 

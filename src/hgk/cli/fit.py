@@ -21,14 +21,14 @@ from hgk.cli import tables
 from hgk.cli.info import error_line, importances
 from hgk.cli.progress import watched
 from hgk.cli.shared import (
-    Data,
-    Decimal,
-    Delimiter,
-    Device,
-    Force,
-    Json,
+    DataArgument,
+    DecimalOption,
+    DelimiterOption,
+    DeviceOption,
+    ForceOption,
+    JsonOption,
     Output,
-    Quiet,
+    QuietOption,
     Unusable,
     check_device,
     check_outputs,
@@ -47,55 +47,55 @@ from hgk.report.web import is_page
 from hgk.storage import is_model, save
 
 
-class Task(StrEnum):
+class TaskName(StrEnum):
     auto = "auto"
     regression = "regression"
     classification = "classification"
 
 
-Preset = StrEnum("Preset", list(PRESETS))  # type: ignore[misc]
+PresetName = StrEnum("PresetName", list(PRESETS))  # type: ignore[misc]
 
-OfTarget = Annotated[str, typer.Option("--target", help="The column to predict.")]
-Out = Annotated[Path, typer.Option(help="The model file to write, such as model.hgk.")]
-OfTask = Annotated[Task, typer.Option("--task", help="auto decides by the target's type and number of values.")]
-Groups = Annotated[
+TargetOption = Annotated[str, typer.Option("--target", help="The column to predict.")]
+ModelOption = Annotated[Path, typer.Option(help="The model file to write, such as model.hgk.")]
+TaskOption = Annotated[TaskName, typer.Option("--task", help="auto decides by the target's type and number of values.")]
+GroupsOption = Annotated[
     list[str] | None,
     typer.Option("--group", help="A node of your own: demographics=age,sex; may be given several times."),
 ]
-Drop = Annotated[list[str] | None, typer.Option(help="Columns to leave out, separated by commas.")]
-OfPreset = Annotated[Preset, typer.Option("--preset", help="What is learned, and how.")]
-OfLoss = Annotated[
+DropOption = Annotated[list[str] | None, typer.Option(help="Columns to leave out, separated by commas.")]
+PresetOption = Annotated[PresetName, typer.Option("--preset", help="What is learned, and how.")]
+LossOption = Annotated[
     str, typer.Option("--loss", help="For classes: hinge, squared_hinge, logistic; for numbers: pinball, expectile, ….")
 ]
-Tau = Annotated[float, typer.Option(help="Level of pinball and expectile.")]
-Quantiles = Annotated[str | None, typer.Option(help="Predict quantiles: 0.05,0.5,0.95.")]
-TimeBudget = Annotated[str | None, typer.Option(help="About how long the fit may take: 90, 90s, 2m, 1h30m.")]
-Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same model.")]
-Compact = Annotated[bool, typer.Option("--compact", help="Leave out what predictions do not need.")]
-Report = Annotated[Path | None, typer.Option(help="Also write a page that explains the model.")]
+TauOption = Annotated[float, typer.Option(help="Level of pinball and expectile.")]
+QuantilesOption = Annotated[str | None, typer.Option(help="Predict quantiles: 0.05,0.5,0.95.")]
+TimeBudgetOption = Annotated[str | None, typer.Option(help="About how long the fit may take: 90, 90s, 2m, 1h30m.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="The same seed gives the same model.")]
+CompactOption = Annotated[bool, typer.Option("--compact", help="Leave out what predictions do not need.")]
+ReportOption = Annotated[Path | None, typer.Option(help="Also write a page that explains the model.")]
 
 
 def fit(
-    data: Data,
-    target: OfTarget,
-    out: Out,
-    task: OfTask = Task.auto,
-    group: Groups = None,
-    drop: Drop = None,
-    preset: OfPreset = Preset.default,  # type: ignore[attr-defined]
-    loss: OfLoss = "least_squares",
-    tau: Tau = 0.5,
-    quantiles: Quantiles = None,
-    time_budget: TimeBudget = None,
-    device: Device = "cpu",
-    seed: Seed = 0,
-    compact: Compact = False,
-    report: Report = None,
-    delimiter: Delimiter = None,
-    decimal: Decimal = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    force: Force = False,
+    data: DataArgument,
+    target: TargetOption,
+    out: ModelOption,
+    task: TaskOption = TaskName.auto,
+    group: GroupsOption = None,
+    drop: DropOption = None,
+    preset: PresetOption = PresetName.default,  # type: ignore[attr-defined]
+    loss: LossOption = "least_squares",
+    tau: TauOption = 0.5,
+    quantiles: QuantilesOption = None,
+    time_budget: TimeBudgetOption = None,
+    device: DeviceOption = "cpu",
+    seed: SeedOption = 0,
+    compact: CompactOption = False,
+    report: ReportOption = None,
+    delimiter: DelimiterOption = None,
+    decimal: DecimalOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+    force: ForceOption = False,
 ) -> None:
     """Fit a model to a table and write it to a file. Ctrl-C stops early and writes the best model so far."""
     check_device(device)
@@ -127,7 +127,7 @@ class Labelled:
 
     table: tables.Table
     X: pd.DataFrame
-    labels: tables.Target
+    labels: tables.Labels
     notes: list[str]
 
 
@@ -243,7 +243,7 @@ def _learn(model: HGKEstimator, rows: Labelled, seconds: float | None, silent: b
 
 
 def _save(model: HGKEstimator, out: Path, target: str, compact: bool, force: bool) -> None:
-    task = Task.classification if model.model_.target.classes else Task.regression
+    task = TaskName.classification if model.model_.target.classes else TaskName.regression
     with interruptible("the model was not written"):
         save(model, out, compact=compact, note={"target": target, "task": str(task)}, force=force)
 

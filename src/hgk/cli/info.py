@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from hgk.cli.shared import Json, ModelFile, print_json, say
+from hgk.cli.shared import JsonOption, ModelArgument, print_json, say
 from hgk.estimators import HGKEstimator
 from hgk.events import ASIDE
 from hgk.insight import in_words, remark_on_plain
 from hgk.storage import describe
 
 
-def info(model: ModelFile, as_json: Json = False) -> None:
+def info(model: ModelArgument, as_json: JsonOption = False) -> None:
     """Tell what a model file holds, without loading the model."""
     described = describe(model)
     if as_json:

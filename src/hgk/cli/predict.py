@@ -12,15 +12,15 @@ import typer
 from hgk.cli import tables
 from hgk.cli.rows import read_rows
 from hgk.cli.shared import (
-    Data,
-    Decimal,
-    Delimiter,
-    Device,
-    Force,
-    Json,
-    ModelFile,
+    DataArgument,
+    DecimalOption,
+    DelimiterOption,
+    DeviceOption,
+    ForceOption,
+    JsonOption,
+    ModelArgument,
     Output,
-    Quiet,
+    QuietOption,
     Unusable,
     check_device,
     check_outputs,
@@ -33,25 +33,25 @@ from hgk.cli.shared import (
 from hgk.estimators import HGKEstimator
 from hgk.storage import load
 
-Out = Annotated[str, typer.Option(help="CSV, CSV.gz, Parquet or Feather by the ending; - prints CSV.")]
-Interval = Annotated[
+PredictionsOption = Annotated[str, typer.Option(help="CSV, CSV.gz, Parquet or Feather by the ending; - prints CSV.")]
+IntervalOption = Annotated[
     float | None, typer.Option(help="Add bounds that cover the label with this probability, such as 0.9.")
 ]
-Proba = Annotated[bool, typer.Option("--proba", help="Add a probability per class.")]
+ProbaOption = Annotated[bool, typer.Option("--proba", help="Add a probability per class.")]
 
 
 def predict(
-    model: ModelFile,
-    data: Data,
-    out: Out = "-",
-    interval: Interval = None,
-    proba: Proba = False,
-    device: Device = "cpu",
-    delimiter: Delimiter = None,
-    decimal: Decimal = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    force: Force = False,
+    model: ModelArgument,
+    data: DataArgument,
+    out: PredictionsOption = "-",
+    interval: IntervalOption = None,
+    proba: ProbaOption = False,
+    device: DeviceOption = "cpu",
+    delimiter: DelimiterOption = None,
+    decimal: DecimalOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+    force: ForceOption = False,
 ) -> None:
     """Predict the rows of a table."""
     check_device(device)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -35,9 +34,7 @@ WORDS: dict[type[events.Event], str] = {
     events.Centres: "choosing centres",
     events.Counted: "training on centres",
 }
-# What is counted by events that tell how far they are.
-COUNTED: dict[type[Any], str] = {events.Counted: "rows", events.LeavesGrown: "leaves"}
-NUMBERS = {"step": "step", "criterion": "criterion", "honest": "error", "risk": "error"}
+SHOWN_NUMBERS = {"step": "step", "criterion": "criterion", "honest": "error", "risk": "error"}
 
 
 def phrase(event: events.Event) -> str:
@@ -52,14 +49,16 @@ def phrase(event: events.Event) -> str:
     >>> phrase(Counted(done=3, of=9))
     'training on centres · 3 of 9 rows'
     >>> phrase(LeavesGrown(partition=0, done=16, of=64))
-    'training leaves · 16 of 64 leaves · partition 1'
+    'training leaves · partition 1 · 16 of 64'
     """
     parts = [WORDS.get(type(event), type(event).__name__.lower())]
     parts += [event.candidate] if event.candidate is not None else []
     parts += [f"fold {event.fold}"] if event.fold is not None else []
-    parts += [f"{event.done} of {event.of} {COUNTED[type(event)]}"] if isinstance(event, tuple(COUNTED)) else []
-    parts += [f"partition {event.partition + 1}"] if isinstance(event, events.LeavesGrown) else []
-    values = [(word, getattr(event, name, None)) for name, word in NUMBERS.items()]
+    if isinstance(event, events.Counted):
+        parts.append(f"{event.done} of {event.of} rows")
+    if isinstance(event, events.LeavesGrown):
+        parts.append(f"partition {event.partition + 1} · {event.done} of {event.of}")
+    values = [(word, getattr(event, name, None)) for name, word in SHOWN_NUMBERS.items()]
     return " · ".join([*parts, *(f"{word} {value:.4g}" for word, value in values if value is not None)])
 
 

@@ -21,7 +21,7 @@ def read_rows(model: HGKEstimator, data: str, delimiter: str | None, decimal: st
     table.check(list(marks))
     notes += table.notes_on(reader.names)
     names = list(model.feature_names_in_) if hasattr(model, "feature_names_in_") else None
-    return _as_fitted(model, tables.select(table.frame, names, model.n_features_in_))
+    return _as_fitted(model, tables.fitted_columns(table.frame, names, model.n_features_in_))
 
 
 def training_row(model: HGKEstimator, row: int) -> Any:

@@ -23,14 +23,18 @@ from hgk.storage import STEERING, ModelFileError, WriteError, open_regular, prin
 
 console, errors = Console(highlight=False), Console(stderr=True, highlight=False)
 
-Data = Annotated[str, typer.Argument(help="CSV, Parquet, Arrow or Feather, gzipped or not; - for standard input.")]
-Decimal = Annotated[str | None, typer.Option(help="Decimal mark of a CSV, . or , ; detected if not given.")]
-Delimiter = Annotated[str | None, typer.Option(help="Delimiter of a CSV, one character or tab; detected if not given.")]
-Device = Annotated[str, typer.Option(help=f"Where to compute: {DEVICES}.")]
-Force = Annotated[bool, typer.Option("--force", help="Also overwrite files that this command did not make.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs to read.")]
-ModelFile = Annotated[Path, typer.Argument(help="A model written by `hgk fit` or hgk.save.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no notes and no progress.")]
+DataArgument = Annotated[
+    str, typer.Argument(help="CSV, Parquet, Arrow or Feather, gzipped or not; - for standard input.")
+]
+DecimalOption = Annotated[str | None, typer.Option(help="Decimal mark of a CSV, . or , ; detected if not given.")]
+DelimiterOption = Annotated[
+    str | None, typer.Option(help="Delimiter of a CSV, one character or tab; detected if not given.")
+]
+DeviceOption = Annotated[str, typer.Option(help=f"Where to compute: {DEVICES}.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Also overwrite files that this command did not make.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs to read.")]
+ModelArgument = Annotated[Path, typer.Argument(help="A model written by `hgk fit` or hgk.save.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print no notes and no progress.")]
 
 
 class Unusable(Exception):
@@ -101,7 +105,7 @@ def tell(notes: Iterable[str]) -> None:
         say(f"note: {note}", errors)
 
 
-def cell(text: object) -> Text:
+def rich_cell(text: object) -> Text:
     """A cell of one of Rich's tables."""
     return Text(printable(text))
 

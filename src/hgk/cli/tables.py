@@ -29,25 +29,22 @@ import numpy as np
 import pandas as pd
 
 from hgk.arrays import available_memory, gibibytes
-from hgk.inputs import EXACT, Marks, Reading, cut, id_remark, is_id, numbers, reading, readings, text_remark
-from hgk.storage import columnar, open_regular, printable, write_atomically
+from hgk.inputs import INEXACT, Marks, Reading, cut, id_remark, is_id, numbers, reading, readings, text_remark
+from hgk.storage import SentenceError, columnar, open_regular, printable, write_atomically
 
 DELIMITERS = ",;\t|"
 # What a CSV may hold in place of a value.
 MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "?", "-nan", "#N/A"]
 # Memory that a table may take: times the size of its file, or times the unpacked size where the file states it.
-ROOM, COPIES = 8, 3
+TABLE_ROOM, COPIES = 8, 3
 # Whole numbers that a target may take and still be taken for classes.
 MANY_CLASSES = 10
 # File endings that are written.
 ENDINGS = (".csv", ".csv.gz", ".parquet", ".pq", ".feather", ".arrow")
 
 
-class TableError(ValueError):
+class TableError(SentenceError):
     """A table that cannot be used; the message is one sentence."""
-
-    def __init__(self, text: str):
-        super().__init__(printable(text))
 
 
 @dataclass
@@ -108,7 +105,7 @@ def read_table(
 
 
 def _bytes(path: str | Path, name: str) -> bytes:
-    most = available_memory() // ROOM
+    most = available_memory() // TABLE_ROOM
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else open_regular(path) as file:
             content = file.read(most + 1)
@@ -121,15 +118,15 @@ def _bytes(path: str | Path, name: str) -> bytes:
 def _fitting(content: bytes, most: int, name: str) -> bytes:
     if len(content) > most:
         raise TableError(
-            f"{name} has more than {gibibytes(most)}, and {ROOM} times as much is not free as memory; give a part of "
-            "its rows, or set HGK_MEMORY if there is more."
+            f"{name} has more than {gibibytes(most)}, and {TABLE_ROOM} times as much is not free as memory; give a "
+            "part of its rows, or set HGK_MEMORY if there is more."
         )
     return content
 
 
 def _unzipped(content: bytes, name: str) -> bytes:
     """What gzip packed; no more of it than fits into memory is unpacked, however small the file."""
-    most = available_memory() // ROOM
+    most = available_memory() // TABLE_ROOM
     try:
         with gzip.open(io.BytesIO(content)) as file:
             return _fitting(file.read(most + 1), most, name)
@@ -139,11 +136,11 @@ def _unzipped(content: bytes, name: str) -> bytes:
 
 def _columnar(content: bytes, name: str) -> pd.DataFrame | None:
     """Parquet, Feather, Arrow's files and streams; None for anything else."""
-    kind = columnar.kind_of(content)
+    kind = columnar.file_kind(content)
     if kind is None:
         return None
     try:
-        table = columnar.read(content, available_memory() // COPIES)
+        table = columnar.read_columnar(content, available_memory() // COPIES)
         _refuse_duplicates(table.column_names, name)
         return table.to_pandas().reset_index(drop=True)
     except ModuleNotFoundError as error:
@@ -268,7 +265,7 @@ def _doubtful(frame: pd.DataFrame, text: str, delimiter: str, hint: str, marks: 
     whole = {c for c in numeric if frame[c].dropna().mod(1).eq(0).all()}
     padded = re.search(rf"(?:^|[{re.escape(delimiter)}\"])[ \t]*0\d", text, re.MULTILINE) is not None
     floats = {c for c in numeric if frame[c].dtype.kind == "f"}
-    doubtful = whole if padded else {c for c in whole & floats if frame[c].abs().max() >= EXACT}
+    doubtful = whole if padded else {c for c in whole & floats if frame[c].abs().max() >= INEXACT}
     doubtful |= {c for c in frame.columns if frame[c].dtype.kind == "O" and not _is_text(frame[c])} if padded else set()
     doubtful |= {c for c in floats if not hint and _like_thousands(frame[c].dropna().to_numpy())}
     return doubtful | {c for c in floats if "," in (hint, getattr(marks.get(c), "decimal", ""))}
@@ -290,7 +287,7 @@ DOTTED = r"[-+]?(?:0\.\d+|\d{4,}\.\d+|\d*\.(?:\d{1,2}|\d{4,}))(?:[eE][-+]?\d+)?"
 
 
 @dataclass(frozen=True)
-class Cells:
+class TextCells:
     """The cells of a column as texts, None where missing; made anew in each pass, so that they take no memory."""
 
     column: pd.Series
@@ -300,9 +297,9 @@ class Cells:
             yield None if gone else str(value)
 
 
-def _texts(frame: pd.DataFrame, as_text: Collection[str]) -> dict[str, Cells]:
+def _texts(frame: pd.DataFrame, as_text: Collection[str]) -> dict[str, TextCells]:
     """The columns that hold texts."""
-    return {c: Cells(frame[c]) for c in frame.columns if c not in as_text and _is_text(frame[c])}
+    return {c: TextCells(frame[c]) for c in frame.columns if c not in as_text and _is_text(frame[c])}
 
 
 def _is_text(column: pd.Series) -> bool:
@@ -311,12 +308,7 @@ def _is_text(column: pd.Series) -> bool:
 
 
 def _read_texts(
-    table: Table,
-    texts: Mapping[str, Cells],
-    marks: Mapping[str, Marks],
-    hint: str,
-    asked: bool,
-    silent: bool,
+    table: Table, texts: Mapping[str, TextCells], marks: Mapping[str, Marks], hint: str, asked: bool, silent: bool
 ) -> None:
     """Replace columns of texts that are numbers by numbers.
 
@@ -482,7 +474,7 @@ def _instead(names: Sequence[str], known: Sequence[str]) -> str:
     return f"the columns are {', '.join(repr(str(k)) for k in known[:8])}{' …' if len(known) > 8 else ''}"
 
 
-def select(frame: pd.DataFrame, names: Sequence[str] | None, count: int) -> pd.DataFrame:
+def fitted_columns(frame: pd.DataFrame, names: Sequence[str] | None, count: int) -> pd.DataFrame:
     """The columns that a model was fitted on, in its order; others are ignored."""
     if names is None:
         if frame.shape[1] != count:
@@ -498,7 +490,7 @@ def select(frame: pd.DataFrame, names: Sequence[str] | None, count: int) -> pd.D
 
 
 @dataclass
-class Target:
+class Labels:
     """Labels, whether they are classes, why, and the rows that have one."""
 
     y: np.ndarray
@@ -507,7 +499,7 @@ class Target:
     present: np.ndarray
 
 
-def target_of(column: pd.Series, task: str = "auto") -> Target:
+def target_of(column: pd.Series, task: str = "auto") -> Labels:
     """Labels for ``task`` "regression", "classification" or "auto", which decides by their type and number."""
     name, present = str(column.name), column.notna().to_numpy()
     cells = column[present]
@@ -521,7 +513,7 @@ def target_of(column: pd.Series, task: str = "auto") -> Target:
         classes, reason = task == "classification", f"{task}, as asked"
     _check_target(name, cells, numbers, distinct, classes)
     y = _classes(cells, numbers, distinct) if classes else np.asarray(numbers, dtype=float)
-    return Target(y, classes, reason, present)
+    return Labels(y, classes, reason, present)
 
 
 def _check_target(name: str, cells: pd.Series, numbers: np.ndarray | None, distinct: int, classes: bool) -> None:

@@ -6,13 +6,3 @@ from hgk.estimators.gaussian_process import GaussianProcessKernel
 from hgk.estimators.quantiles import HGKQuantileRegressor
 from hgk.estimators.regressor import HGKRegressor
 from hgk.model import CompactModelError
-
-__all__ = [
-    "CompactModelError",
-    "GaussianProcessKernel",
-    "HGKClassifier",
-    "HGKEstimator",
-    "HGKQuantileRegressor",
-    "HGKRegressor",
-    "StoppedEarlyWarning",
-]

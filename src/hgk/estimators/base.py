@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hgk.arrays import counted_memory, device_of, on_device, packed, threads_for, unpacked
 from hgk.estimators import checks, parameters
 from hgk.estimators.fitted import FittedAttributes
-from hgk.estimators.preparation import Prepared, check_size, executor_for, inputs_of, prepare, task_of
+from hgk.estimators.preparation import Prepared, check_size, executor_for, inputs_of, prepare_table, task_of
 from hgk.events import Event, GridChosen, LamChosen
 from hgk.inputs import Marks, is_mixed, precision_remarks, split
 from hgk.kernels import Architecture, grouped
@@ -175,7 +175,7 @@ class HGKEstimator(FittedAttributes, BaseEstimator, ABC):
         # steps are for the default kinds of trees alone: a given tree has its own
         steps = self.architecture is None and self.groups is None and self.optimiser is None
         texts = [str(name) for name in names]
-        prepared = prepare(columns, texts, Y, weight, count, learner, self.kernel, steps, self._marks)
+        prepared = prepare_table(columns, texts, Y, weight, count, learner, self.kernel, steps, self._marks)
         _warn(prepared.remarks, 5)
         return prepared
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
-from hgk.inputs import EXACT, Marks, as_float, cut, how_to_convert, is_missing, numbers, reading
+from hgk.inputs import INEXACT, Marks, as_float, cut, how_to_convert, is_missing, numbers, reading
 
 # Weights are multiplied by a power of four beyond these, so that their sums and squares are numbers.
-SMALL, LARGE = 1e-100, 1e100
+SMALL_WEIGHT, LARGE_WEIGHT = 1e-100, 1e100
 # Numbers written as texts that may be classes, if each has so many rows on average.
 MOST_CLASSES, ROWS_EACH = 30, 5
 
@@ -87,7 +87,8 @@ def _array(X: Any) -> np.ndarray:
 def _as_array(values: Any, what: str, expected: str) -> np.ndarray:
     """As numpy sees it; masked cells are missing, and a list of texts and numbers keeps its numbers."""
     if isinstance(values, np.ma.MaskedArray):
-        return np.ma.filled(values.astype(object), None) if values.dtype.kind in "OUS" else _unmasked(values)
+        kind, missing = (object, None) if values.dtype.kind in "OUS" else (float, np.nan)
+        return np.ma.filled(values.astype(kind), missing)
     no_list = isinstance(values, str | bytes | dict | set | frozenset) or not hasattr(values, "__len__")
     if no_list and (isinstance(values, str | bytes) or not hasattr(values, "__array__")):
         raise ValueError(f"{what} is {_named(values)}; {expected} is expected, so give that.")
@@ -100,10 +101,6 @@ def _as_array(values: Any, what: str, expected: str) -> np.ndarray:
     except Exception as error:  # of whatever library made it: tensors that need gradients, ragged lists
         raise ValueError(f"{what} cannot be read as an array ({_one_line(error)}); give {expected}.") from error
     return array
-
-
-def _unmasked(values: np.ma.MaskedArray) -> np.ndarray:
-    return np.ma.filled(values.astype(float), np.nan)
 
 
 def _numbers_if_possible(array: np.ndarray) -> np.ndarray:
@@ -160,7 +157,7 @@ def labels(y: Any, rows: int, estimator: str, several: bool, numeric: bool) -> n
         raise ValueError("Complex data not supported: y holds complex numbers; give their real and imaginary parts.")
     if array.dtype.kind in "MmV":
         raise ValueError(f"y holds {array.dtype} values; give numbers or texts, such as days since an event.")
-    if not numeric and array.dtype.kind == "f" and isinstance(y, list | tuple) and (np.abs(array) >= EXACT).any():
+    if not numeric and array.dtype.kind == "f" and isinstance(y, list | tuple) and (np.abs(array) >= INEXACT).any():
         array = np.asarray(y, dtype=object)  # whole numbers that have no common type but float
     if array.ndim == 2 and not several:
         array = _one_column(array)
@@ -218,25 +215,25 @@ def _no_numbers(y: np.ndarray, estimator: str) -> ValueError:
 def _from_texts(y: np.ndarray, estimator: str) -> np.ndarray:
     """Labels as people write numbers, which is said."""
     cells = [str(v) for v in y]
-    found = reading(cells)
-    if found.unclear:
-        raise ValueError(found.question("y", how_to_convert(found)))
-    if found.stray is not None:
-        cell, row, count = found.stray
+    read = reading(cells)
+    if read.unclear:
+        raise ValueError(read.question("y", how_to_convert(read)))
+    if read.stray is not None:
+        cell, row, count = read.stray
         raise ValueError(
             f"y holds {cut(repr(cell))} (row {row}, counted from 0) among {count} numbers; {estimator} expects numbers "
             "only, so correct this label, or leave out its row."
         )
-    if found.marks is None and not found.padded:
+    if read.marks is None and not read.padded:
         raise _no_numbers(y, estimator)
-    if found.lacking is not None:
+    if read.lacking is not None:
         raise ValueError(
-            f"Input y contains NaN or other missing labels, such as {found.lacking[0]!r}; leave out these rows, or "
+            f"Input y contains NaN or other missing labels, such as {read.lacking[0]!r}; leave out these rows, or "
             "fill them."
         )
-    marks = found.marks or Marks()
+    marks = read.marks or Marks()
     warnings.warn(
-        f"y is read as numbers from texts such as {cut(repr(found.such))}{marks.words and f' ({marks.words})'}.",
+        f"y is read as numbers from texts such as {cut(repr(read.such))}{marks.words and f' ({marks.words})'}.",
         UserWarning,
         stacklevel=6,
     )
@@ -278,11 +275,11 @@ def _refuse_measures(cells: list[str], estimator: str) -> None:
     distinct = len(set(cells))
     if distinct <= MOST_CLASSES:
         return
-    found = reading(cells)
-    marked = found.unclear or (found.marks is not None and found.marks.words)
-    like_numbers = found.unclear or found.marks is not None or found.stray is not None
+    read = reading(cells)
+    marked = read.unclear or (read.marks is not None and read.marks.words)
+    like_numbers = read.unclear or read.marks is not None or read.stray is not None
     if like_numbers and (marked or ROWS_EACH * distinct > len(cells)):
-        such = cut(repr(found.such or cells[0]))
+        such = cut(repr(read.such or cells[0]))
         raise ValueError(
             f"y holds {distinct} different numbers written as texts, such as {such}; {estimator} expects classes, so "
             "use HGKRegressor, or give whole numbers if they are classes."
@@ -295,9 +292,9 @@ def _kind(value: Any) -> str:
 
 def _whole(y: np.ndarray) -> np.ndarray:
     """Objects that are numbers, in the type that numpy finds for them; float64 if it finds none."""
-    found = np.array(y.tolist())
-    if found.dtype.kind in "biu":
-        return found
+    array = np.array(y.tolist())
+    if array.dtype.kind in "biu":
+        return array
     floats = np.array([as_float(v, "y") for v in y])
     if len(set(floats.tolist())) < len(set(y.tolist())):
         such = max((v for v in y if isinstance(v, int)), key=abs, default=y[0])
@@ -305,7 +302,7 @@ def _whole(y: np.ndarray) -> np.ndarray:
             f"y holds whole numbers such as {cut(str(such))}, and no type of 64 bits tells them all apart; give them "
             "as texts."
         )
-    return found if found.dtype.kind == "f" else floats
+    return array if array.dtype.kind == "f" else floats
 
 
 # ------------------------------------------------------------------------------------------------------ weights
@@ -338,7 +335,7 @@ def weights(sample_weight: Any, rows: int) -> np.ndarray:
     most = float(weight.max())
     if not most > 0:
         raise ValueError("All of sample_weight is zero; give at least one non-zero weight.")
-    if not SMALL < most < LARGE:
+    if not SMALL_WEIGHT < most < LARGE_WEIGHT:
         weight = np.ldexp(weight, -2 * (int(np.frexp(most)[1]) // 2))  # roots are then multiplied exactly, too
     return weight if _all_whole(weight) else np.where(weight < 1e-12 * weight.max(), 0.0, weight)
 
@@ -353,13 +350,13 @@ def repetitions(weight: np.ndarray) -> np.ndarray:
 
 
 # Whole weights of so many rows that are so large on average are hardly counts.
-MANY_ROWS, MANY_TIMES = 1000, 100
+MANY_WEIGHTS, MANY_TIMES = 1000, 100
 
 
 def count_remarks(count: np.ndarray) -> list[str]:
     """A sentence where whole weights were probably not meant as repetitions, as in surveys."""
     given = count[count > 0]
-    if len(given) < MANY_ROWS or given.mean() < MANY_TIMES:
+    if len(given) < MANY_WEIGHTS or given.mean() < MANY_TIMES:
         return []
     return [
         f"sample_weight has whole numbers, {given.mean():.0f} on average, which count as repetitions of their rows; if "

@@ -139,9 +139,9 @@ def _together(preset: str, given: Mapping[str, Any]) -> Iterator[str]:
             "time_budget was given; it is kept by the preset 'default' with its own optimiser and at most one "
             "architecture, so leave it out or leave out the rest."
         )
-    own = [*shapes, *(["optimiser"] if "optimiser" in given else [])]
-    if preset == "plain" and own:
+    shaping = [*shapes, *(["optimiser"] if "optimiser" in given else [])]
+    if preset == "plain" and shaping:
         yield (
-            f"preset='plain' was given with {' and '.join(own)}; the plain preset has its own kernel and learns no "
+            f"preset='plain' was given with {' and '.join(shaping)}; the plain preset has its own kernel and learns no "
             "weights, so leave one of them out."
         )

@@ -13,7 +13,7 @@ from joblib import effective_n_jobs
 from hgk.arrays import device_of, exact_rows, require_memory
 from hgk.estimators import checks
 from hgk.executor import Executor, SideBySide, Threads
-from hgk.inputs import Encoder, Feature, Inputs, Marks, Merged, Reader, column_remarks, merge_rows, read
+from hgk.inputs import Encoder, Feature, Inputs, Marks, Merged, Reader, column_remarks, merge_rows, read_columns
 from hgk.kernels import Kernel
 from hgk.learners import Learner
 from hgk.losses import Loss
@@ -47,7 +47,7 @@ class Prepared:
         return Rows(*map(torch.from_numpy, (self.inputs.encoder(merged.X), merged.y, merged.weight, merged.count)))
 
 
-def prepare(
+def prepare_table(
     columns: Sequence[np.ndarray],
     names: Sequence[str],
     Y: np.ndarray,
@@ -64,7 +64,7 @@ def prepare(
     """
     given, remarks = inputs_of(kernel), list[str]()
     if given is None:
-        reader, remarks = read(columns, names, marks)
+        reader, remarks = read_columns(columns, names, marks)
     else:
         reader = given.reader
     require_memory(len(Y), len(columns) + Y.shape[1], MERGED, torch.float64, "A table whose equal rows are merged")
@@ -97,12 +97,7 @@ def _encoder(merged: Merged, reader: Reader, learner: Learner, steps: bool) -> t
 
 
 def task_of(
-    rows: Rows,
-    target: Target,
-    loss: Loss,
-    features: tuple[Feature, ...],
-    lam: float | None,
-    rng: np.random.Generator,
+    rows: Rows, target: Target, loss: Loss, features: tuple[Feature, ...], lam: float | None, rng: np.random.Generator
 ) -> Task:
     """Repetitions of a row go to all folds; in fewer pieces, if there would be too many for a kernel matrix."""
     count, most = rows.repetitions.cpu().numpy(), max(len(rows), exact_rows(rows.X.device))

@@ -10,48 +10,11 @@ from outside. Sentences that warn are in ``remarks``; numbers as people write th
 """
 
 from hgk.inputs.cells import Cells, as_float, is_missing, is_mixed, split
-from hgk.inputs.columns import Category, Column, Numeric, Settings, Unchanged, register
+from hgk.inputs.columns import Category, Column, ColumnSettings, Numeric, Unchanged, register
 from hgk.inputs.columns.category import fewest_rows, id_remark, is_id
-from hgk.inputs.encoder import MOST_STEPS, Encoder, Feature, Inputs
+from hgk.inputs.encoder import STEPS_PER_COLUMN, Encoder, Feature, Inputs
 from hgk.inputs.merging import Merged, merge_rows
-from hgk.inputs.numerals import EXACT, Marks, Reading, cut, numbers, reading
-from hgk.inputs.reader import Reader, read, readings
+from hgk.inputs.numerals import INEXACT, Marks, Reading, cut, numbers, reading
+from hgk.inputs.reader import Reader, read_columns, readings
 from hgk.inputs.remarks import column_remarks, how_to_convert, precision_remarks, text_remark
 from hgk.inputs.upgrades import upgrade_inputs
-
-__all__ = [
-    "EXACT",
-    "MOST_STEPS",
-    "Category",
-    "Cells",
-    "Column",
-    "Encoder",
-    "Feature",
-    "Inputs",
-    "Marks",
-    "Merged",
-    "Numeric",
-    "Reader",
-    "Reading",
-    "Settings",
-    "Unchanged",
-    "as_float",
-    "column_remarks",
-    "cut",
-    "fewest_rows",
-    "how_to_convert",
-    "id_remark",
-    "is_id",
-    "is_missing",
-    "is_mixed",
-    "merge_rows",
-    "numbers",
-    "precision_remarks",
-    "read",
-    "reading",
-    "readings",
-    "register",
-    "split",
-    "text_remark",
-    "upgrade_inputs",
-]

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from hgk.inputs.cells import split
-from hgk.inputs.columns import Column, Settings, Unchanged
+from hgk.inputs.columns import Column, ColumnSettings, Unchanged
 from hgk.inputs.reader import Reader
 from hgk.storable import expect, storable
 
 # Steps of all columns together, and of one column.
-ALL_STEPS, MOST_STEPS = 96, 16
+ALL_STEPS, STEPS_PER_COLUMN = 96, 16
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Encoder:
     ) -> Encoder:
         """The encoder of distinct rows as the reader gives them."""
         varied = sum(column.varies(x) for column, x in zip(reader.columns, X.T, strict=True)) if steps else 0
-        settings = Settings(ranks, robust, min(MOST_STEPS, ALL_STEPS // max(1, varied)) if steps else 0)
+        settings = ColumnSettings(ranks, robust, min(STEPS_PER_COLUMN, ALL_STEPS // max(1, varied)) if steps else 0)
         pairs = zip(reader.columns, X.T, strict=True)
         return cls(tuple(column.learned(x, weight, settings) for column, x in pairs))
 

@@ -39,7 +39,7 @@ MANY_COMMAS, SLIPS = 50, 0.02
 # decimals, one in ten would end in 0 and be shorter, one in a thousand whole, so that a whole one counts for more.
 FEW_DOTS, MANY_DOTS, WHOLE_COUNTS = 2, 30, 3
 # The first whole number whose successor is no float.
-EXACT = 2**53
+INEXACT = 2**53
 
 # The shape of a cell: 9 for every digit but 0, one form of the signs. A column has few shapes, however many cells.
 _SHAPE = str.maketrans(
@@ -205,11 +205,7 @@ def _fits(decimal: str, thousands: str) -> Callable[[str], Any]:
 def reading(cells: Sequence[str | None], decimal: str = "") -> Reading:
     """What the texts of a column are, missing cells being None.
 
-    Parameters
-    ----------
-    cells : sequence of str or None
-    decimal : str, default=""
-        The decimal mark that other columns of the table prove; taken where the cells leave it open.
+    ``decimal`` is the mark that other columns of the table prove; it is taken where the cells leave it open.
 
     Examples
     --------

@@ -39,7 +39,7 @@ class Reader:
 
         ``marks`` are those of columns that were read as numbers before, by name.
         """
-        return read(columns, names, marks)[0]
+        return read_columns(columns, names, marks)[0]
 
     def __call__(self, columns: Sequence[np.ndarray]) -> np.ndarray:
         """Numbers, or codes 0, 1, ... of categories; NaN for missing cells, -1 for unseen categories."""
@@ -71,7 +71,7 @@ class Reader:
         return [r for column, cells in zip(self.columns, columns, strict=True) for r in column.remarks_on_new(cells)]
 
 
-def read(
+def read_columns(
     columns: Sequence[np.ndarray], names: Sequence[str], marks: Mapping[str, Marks] | None = None
 ) -> tuple[Reader, list[str]]:
     """The reader of these columns, and a sentence for each that may not have been meant as it is taken."""

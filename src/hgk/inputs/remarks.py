@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hgk.inputs.numerals import EXACT, Reading, is_date
+from hgk.inputs.numerals import INEXACT, Reading, is_date
 
 # Rows from which a column that counts them is no coincidence.
 FEWEST_COUNTED = 10
@@ -77,9 +77,9 @@ def _merges(column: Any) -> bool:
     if kind.startswith(("int64", "uint64", "int128")):
         drop = getattr(column, "dropna", None) or getattr(column, "drop_nulls", None)
         cells = np.asarray(drop() if drop else column)
-        large = cells[(cells >= EXACT) | (cells <= -EXACT)] if kind[0] == "i" else cells[cells >= EXACT]
+        large = cells[(cells >= INEXACT) | (cells <= -INEXACT)] if kind[0] == "i" else cells[cells >= INEXACT]
     elif kind.startswith("object"):
-        large = np.array([v for v in column if isinstance(v, int) and abs(v) >= EXACT], dtype=object)
+        large = np.array([v for v in column if isinstance(v, int) and abs(v) >= INEXACT], dtype=object)
     else:
         return False
     distinct = set(large.tolist())

@@ -26,7 +26,7 @@ ASKED, FIFTHS = 0.9, 5
 
 
 @dataclass(frozen=True)
-class Part:
+class CoveredPart:
     """Rows with similar predictions, and how often their intervals hold the label."""
 
     low: float
@@ -50,7 +50,7 @@ class Coverage:
     width: np.ndarray
     rows: int
     asked: float
-    parts: list[Part]
+    parts: list[CoveredPart]
     new: np.ndarray | None = None
     new_rows: int = 0
 
@@ -100,14 +100,15 @@ def _with_new(told: Coverage, model: HGKRegressor, new: NewRows) -> Coverage:
     return replace(told, new=((low <= y) & (y <= high)).mean(1), new_rows=len(X))
 
 
-def _by_prediction(model: HGKRegressor, t: torch.Tensor, inside: np.ndarray, weight: np.ndarray) -> list[Part]:
+def _by_prediction(model: HGKRegressor, t: torch.Tensor, inside: np.ndarray, weight: np.ndarray) -> list[CoveredPart]:
     """Fifths of the rows, by their leave-one-out predictions of the first output."""
     scaled = np.zeros((len(t), len(model.model_.target.scale)))
     scaled[:, 0] = t.numpy()
     values = model.model_.target.in_unit(scaled)[:, 0]
     fifths = [part for part in np.array_split(np.argsort(scaled[:, 0], kind="stable"), FIFTHS) if len(part)]
     return [
-        Part(values[f].min(), values[f].max(), float(np.average(inside[f], weights=weight[f])), len(f)) for f in fifths
+        CoveredPart(values[f].min(), values[f].max(), float(np.average(inside[f], weights=weight[f])), len(f))
+        for f in fifths
     ]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from hgk.insight.fitted import Estimator, cell, column_names, require_model, training_of
 
 # Rows that effects are averaged over, points per curve, and single rows whose curves are kept.
-SAMPLE, POINTS, CURVES = 100, 21, 20
+SAMPLE, CURVE_POINTS, CURVES = 100, 21, 20
 MOST_LEVELS = 12
 
 
@@ -32,7 +32,7 @@ class Effect:
     is_probability: bool
 
 
-def effect(model: Estimator, column: int, X: Any = None, rows: int = SAMPLE, points: int = POINTS) -> Effect:
+def effect(model: Estimator, column: int, X: Any = None, rows: int = SAMPLE, points: int = CURVE_POINTS) -> Effect:
     """Partial dependence on one column, exact where there are at most ``rows`` rows.
 
     Examples

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor
+from hgk.estimators import HGKClassifier, HGKEstimator
 from hgk.events import ASIDE, BY_FOLDS, Judged, Refined, honest_error, of_kind
 from hgk.insight.fitted import Estimator, left_out, require_model, training_of
 from hgk.machines import Rows, clipped_risk, wrong_classes
@@ -24,12 +24,12 @@ from hgk.model import MEASURES
 from hgk.targets import Scaling
 
 # Rows up to which a plain machine is fitted for comparison where the fit itself has none: seconds.
-PLAIN = 3000
+PLAIN_ROWS = 3000
 LOO, BAG, NEW = "leave-one-out", "out of bag", "new rows"
-OURS, SVM, FOREST = "this model", "plain Gaussian SVM", "random forest"
+THIS_MODEL, PLAIN_SVM, RANDOM_FOREST = "this model", "plain Gaussian SVM", "random forest"
 
 
-def verdict(model: HGKRegressor | HGKQuantileRegressor | HGKClassifier) -> dict[str, Any] | None:
+def verdict(model: HGKEstimator) -> dict[str, Any] | None:
     """The error on rows not seen: its ``basis``, how many ``rows``, and the measures, None where one has no meaning.
 
     None where the fit has left no such error, as in a model from a compact file that has another loss.
@@ -175,15 +175,15 @@ def scores(model: Estimator, new: NewRows | None = None, compare: bool = True) -
     of_folds = fitted.machine.held_out is not None
     # what the fit recorded is of least squares, by which kernels are learned whatever the loss
     told = [] if of_folds else _recorded(model, scorer)
-    told.append(scorer(OURS, BY_FOLDS if of_folds else LOO, left_out(model)))
+    told.append(scorer(THIS_MODEL, BY_FOLDS if of_folds else LOO, left_out(model)))
     fresh = None
     if new is not None and len(new.X):
         fresh = Scorer(model, torch.from_numpy(new.Y), torch.ones(len(new.Y), dtype=torch.float64))
         t = fitted.decoded(torch.from_numpy(fitted.inputs.encoder(new.X)))
-        told.append(fresh(OURS, NEW, torch.from_numpy(t)))
+        told.append(fresh(THIS_MODEL, NEW, torch.from_numpy(t)))
     if compare:
-        lacking = fresh is not None or not any(score.method == SVM for score in told)
-        if lacking and model.preset != "plain" and len(rows) <= PLAIN:
+        lacking = fresh is not None or not any(score.method == PLAIN_SVM for score in told)
+        if lacking and model.preset != "plain" and len(rows) <= PLAIN_ROWS:
             told += _plain(model, scorer, fresh, new)
         told += _forest(model, fresh, new)
     return told
@@ -195,12 +195,12 @@ def _recorded(model: Estimator, scorer: Scorer) -> list[Score]:
     if recorded is None:
         return []
     (basis, event), classes = recorded, scorer.target.classes
-    risks = [(OURS, event.risk, getattr(event, "wrong", None))]
+    risks = [(THIS_MODEL, event.risk, getattr(event, "wrong", None))]
     if basis == ASIDE:
         # with a column for each value of the label, Judged.honest is of the columns
         taken = next((e for e in of_kind(model.history_, Refined) if e.taken), None)
         plain = [e for e in of_kind(model.history_, Judged) if e.candidate == "plain"]
-        risks += [(SVM, taken.number if taken else judged.honest, judged.wrong) for judged in plain]
+        risks += [(PLAIN_SVM, taken.number if taken else judged.honest, judged.wrong) for judged in plain]
     return [
         scorer.known(method, basis, risk, wrong if classes else None)
         for method, risk, wrong in risks
@@ -218,10 +218,10 @@ def _plain(model: Estimator, scorer: Scorer, fresh: Scorer | None, new: NewRows 
         warnings.simplefilter("ignore")  # remarks on the columns were made by the model's own fit
         y = class_numbers(Y) if scorer.target.classes else Y
         plain.fit(rows.X.numpy()[:, kept], y, sample_weight=rows.weight.numpy())
-    told = [scorer(SVM, LOO, left_out(plain)[training_of(plain).place])]
+    told = [scorer(PLAIN_SVM, LOO, left_out(plain)[training_of(plain).place])]
     if fresh is not None and new is not None:
         t = plain.model_.decoded(plain.features(encoder(new.X)[:, kept]))
-        told.append(fresh(SVM, NEW, torch.from_numpy(t)))
+        told.append(fresh(PLAIN_SVM, NEW, torch.from_numpy(t)))
     return told
 
 
@@ -242,10 +242,10 @@ def _forest(model: Estimator, fresh: Scorer | None, new: NewRows | None) -> list
     scaled = _scaling(training.table)
     forest.fit(scaled(training.table[place]), y, sample_weight=weight.numpy())
     values = forest.oob_decision_function_ if classes else forest.oob_prediction_
-    told = [Scorer(model, Y, weight)(FOREST, BAG, _columns(values, classes))]
+    told = [Scorer(model, Y, weight)(RANDOM_FOREST, BAG, _columns(values, classes))]
     if fresh is not None and new is not None:
         values = (forest.predict_proba if classes else forest.predict)(scaled(new.X))
-        told.append(fresh(FOREST, NEW, _columns(values, classes)))
+        told.append(fresh(RANDOM_FOREST, NEW, _columns(values, classes)))
     return told
 
 

@@ -23,12 +23,10 @@ import numpy as np
 import torch
 
 from hgk.arrays import require_memory, row_blocks, threads_for
-from hgk.estimators import HGKClassifier, HGKQuantileRegressor, HGKRegressor
+from hgk.estimators import HGKEstimator
 from hgk.events import Judged, of_kind
 from hgk.kernels import HierarchicalKernel, Sweep
 from hgk.model import Model
-
-Estimator = HGKRegressor | HGKQuantileRegressor | HGKClassifier
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +59,7 @@ class Contributions:
     rest: np.ndarray
 
 
-def contributions(model: Estimator, X, k: int | None = 5) -> Contributions:
+def contributions(model: HGKEstimator, X, k: int | None = 5) -> Contributions:
     """The training rows that matter most for the predictions at ``X``; ``k=None`` takes all of them.
 
     Examples
@@ -111,7 +109,7 @@ def node_terms(kernel: HierarchicalKernel, x: torch.Tensor, Z: torch.Tensor) -> 
     return torch.stack([w * (1 - k[0]) for w, k in zip(w2, layers[-1], strict=True)], 1).numpy() * kernel.gamma**-2
 
 
-def given_rows(model: Estimator) -> np.ndarray:
+def given_rows(model: HGKEstimator) -> np.ndarray:
     """For every row of the machine, the number of a row as it was given to ``fit``: the first of equal ones."""
     training = model.model_.need_training("The numbers of training rows need")
     X = model.machine_.X
@@ -122,7 +120,7 @@ def given_rows(model: Estimator) -> np.ndarray:
     return training.first[[place[row.tobytes()] for row in np.ascontiguousarray(X.numpy())]]
 
 
-def influence(model: Estimator, X=None) -> np.ndarray:
+def influence(model: HGKEstimator, X=None) -> np.ndarray:
     """f(x) - f^(-i)(x) for every training row i, in the unit of the labels.
 
     Parameters
@@ -173,7 +171,7 @@ def _changes(model: Model, X: torch.Tensor) -> np.ndarray:
     return (model.decoded(X).T[:, :, None] - without).transpose(1, 2, 0)
 
 
-def plain_remark(model: Estimator) -> str | None:
+def plain_remark(model: HGKEstimator) -> str | None:
     """A sentence where every kernel is the plain Gaussian one, whose shares tell nothing about columns.
 
     Examples

@@ -19,29 +19,3 @@ from hgk.kernels.pruning import pruned
 from hgk.kernels.sweeps import compiled
 from hgk.kernels.sweeps.batch import BatchSweep, batch_sweep
 from hgk.kernels.sweeps.plain import Sweep
-
-__all__ = [
-    "Architecture",
-    "BatchSweep",
-    "ColumnKind",
-    "HierarchicalKernel",
-    "Kernel",
-    "MeanKernel",
-    "NodeKind",
-    "Oblique",
-    "Pair",
-    "Rough",
-    "Smooth",
-    "Sweep",
-    "Weights",
-    "batch_sweep",
-    "compiled",
-    "compose",
-    "grouped",
-    "inhomogeneous",
-    "isotropic",
-    "pruned",
-    "two_layers",
-    "upgrade_architecture",
-    "with_kinds",
-]

@@ -139,11 +139,9 @@ class HierarchicalKernel(Kernel):
         return [(1.0, self.exponent(X))]
 
     def matrix(self, X: torch.Tensor, Z: torch.Tensor | None = None) -> torch.Tensor:
-        """K(X, Z); ``Z=None`` means Z = X and costs half."""
         return self._sweep(X, Z, whole=True).matrix()
 
     def multiply(self, X: torch.Tensor, Z: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
-        """K(X, Z) alpha, without ever holding more than one tile of K."""
         return self._sweep(X, Z).multiply(alpha)
 
     def _sweep(self, X: torch.Tensor, Z: torch.Tensor | None, whole: bool = False) -> Sweep | compiled.FusedSweep:

@@ -32,12 +32,13 @@ class OnCentres(Sum):
         state = solver.prepare(self.kernel.matrix(self.X))
         _add(solver, state, self, rows)
         B, mine = solver.influence(state, self.lam), rows[index]
-        s, own, changes = (mine.weight / mine.repetitions)[:, None], torch.empty_like(mine.Y), torch.empty_like(mine.Y)
+        s = (mine.weight / mine.repetitions)[:, None]
+        predicted, changes = torch.empty_like(mine.Y), torch.empty_like(mine.Y)
         for block in row_blocks(len(mine), len(B)):
             k = self.kernel.matrix(mine.X[block], self.X)
             leverage = (s[block, 0] * ((k @ B) * k).sum(1)).clamp(max=1 - 1e-9)[:, None]
             r = (mine.Y[block] - k @ self.alpha) / (1 - leverage)
-            own[block], changes[block] = mine.Y[block] - r, s[block] * r
+            predicted[block], changes[block] = mine.Y[block] - r, s[block] * r
 
         def elsewhere(X: torch.Tensor) -> torch.Tensor:
             t = self(X).T[:, :, None].repeat(1, 1, len(mine))
@@ -48,7 +49,7 @@ class OnCentres(Sum):
                     output[:, block] -= solved * by
             return t
 
-        return own, elsewhere
+        return predicted, elsewhere
 
     def leave_two_out(self, rows, index):
         """With B = {i, j} and H_ij = k_iᵀ B k_j s_j, s_j of one repetition, (y - f^(-B))_B = (I - H_BB)⁻¹ (y - f)_B."""
@@ -86,8 +87,8 @@ def train_on_centres(
     out[held_out] = True
     _add(solver, state, machine, rows[~out], progress)
     if len(lams) > 1:
-        found = solver.path(state, None, lams)
-        t = kernel.multiply(rows.X[out].float(), X.float(), torch.cat([f.alpha for f in found], 1).float())
+        solutions = solver.path(state, None, lams)
+        t = kernel.multiply(rows.X[out].float(), X.float(), torch.cat([f.alpha for f in solutions], 1).float())
         columns = t.double().split(rows.Y.shape[1], 1)
         risks = [clipped_risk(column, rows[out], clip) for column in columns]
         lams = [lams[int(np.argmin(risks))]]

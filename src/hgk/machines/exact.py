@@ -66,7 +66,7 @@ class Exact(Sum):
         """
         place = torch.full((len(rows),), -1)
         place[index] = torch.arange(len(index))
-        own, shifts = torch.zeros_like(rows.Y[index]), []
+        predicted, shifts = torch.zeros_like(rows.Y[index]), []
         for part, mine in zip(self.parts, self.rows_of_parts(rows), strict=True):
             asked = (place[part] >= 0).nonzero()[:, 0]
             where, solver = place[part][asked], Cholesky()
@@ -83,7 +83,7 @@ class Exact(Sum):
             inside = m / rows.repetitions[part[asked], None]  # the repetitions that are in this part
             t = self.kernel.multiply(rows.X[index], mine.X, root * beta)
             t[where] = inside * (mine.Y[asked] - m * change) + (1 - inside) * t[where]
-            own += t / len(self.parts)
+            predicted += t / len(self.parts)
             shifts.append((mine.X, root, columns, root[asked] * inside * change / len(self.parts), where))
 
         def elsewhere(X: torch.Tensor) -> torch.Tensor:
@@ -94,7 +94,7 @@ class Exact(Sum):
                     output[:, where] -= solved * by
             return t
 
-        return own, elsewhere
+        return predicted, elsewhere
 
     def leave_two_out(self, rows, index):
         """With B = {i, j}, E = diag((m_i - 1) s_i / c) and M = diag(m_i),

@@ -15,15 +15,9 @@ from hgk.machines.rows import Rows
 from hgk.storable import Malformed, storable
 
 
-@storable
 @dataclass(frozen=True, eq=False)
-class MeanOfMachines(Machine):
-    """f = Σ_m p_m f_m, with p_m in proportion to ``proportions``; all alike where none are given.
-
-    ``kernel`` is the mean of the machines' kernels, and ``lam`` the geometric mean of theirs. ``alpha`` has one more
-    axis in front, one entry for each machine; where they sum over different rows, ``X`` and ``alpha`` are those of
-    all, one below the other.
-    """
+class SeveralMachines(Machine):
+    """What machines with proportions have together; see :class:`MeanOfMachines`."""
 
     machines: tuple[Machine, ...]
     proportions: tuple[float, ...] = ()
@@ -91,6 +85,17 @@ class MeanOfMachines(Machine):
     @property
     def aside(self) -> torch.Tensor | None:  # type: ignore[override]
         return self.machines[0].aside
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class MeanOfMachines(SeveralMachines):
+    """f = Σ_m p_m f_m, with p_m in proportion to ``proportions``; all alike where none are given.
+
+    ``kernel`` is the mean of the machines' kernels, and ``lam`` the geometric mean of theirs. ``alpha`` has one more
+    axis in front, one entry for each machine; where they sum over different rows, ``X`` and ``alpha`` are those of
+    all, one below the other.
+    """
 
     def _mean(self, values: Callable[[Machine], torch.Tensor]) -> torch.Tensor:
         """Σ_m p_m of what each machine gives; no more than two of these are held at once."""

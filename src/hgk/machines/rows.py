@@ -104,5 +104,5 @@ def weighted_quantile(values: torch.Tensor, weight: torch.Tensor, level: float) 
     ordered, order = values.sort(-1)
     reached = weight[order].cumsum(-1) >= level * (float(weight.sum()) + 1) - 1e-9
     place = reached.to(torch.int8).argmax(-1, keepdim=True)  # the first that is
-    found = ordered.gather(-1, place)[..., 0]
-    return torch.where(reached.any(-1), found, torch.inf)
+    quantile = ordered.gather(-1, place)[..., 0]
+    return torch.where(reached.any(-1), quantile, torch.inf)

@@ -37,7 +37,7 @@ from hgk.search import FOLDS, SQUARES, Problem, fold_numbers, lam_grid, three_pa
 from hgk.storable import storable
 
 # With fewer rows than this D2 has no more than two of them, and a risk on two rows teaches nothing.
-FEWEST_ROWS = 12
+FEWEST_TO_DIVIDE = 12
 
 
 @storable
@@ -89,14 +89,9 @@ class Algorithm1:
     ) -> Search[HierarchicalKernel]:
         """The kernel whose weights had the smallest risk on D3, of the problem's loss."""
         kernel = HierarchicalKernel(architecture, architecture.start(rows.spread, rng))
-        if architecture.tied or len(rows) < FEWEST_ROWS:
+        if architecture.tied or len(rows) < FEWEST_TO_DIVIDE:
             return kernel
         return (yield from _Run(self, kernel, rows, rng, progress, problem).run())
-
-
-def plain_kernel(d: int) -> HierarchicalKernel:
-    architecture = isotropic(d)
-    return HierarchicalKernel(architecture, (torch.ones(1, d, dtype=torch.float64),))
 
 
 class _Run:
@@ -109,7 +104,8 @@ class _Run:
         self.D1, self.D2, D3 = three_parts(len(rows), rng)
         self.D3 = self.rows[torch.from_numpy(D3)]
         self.best, self.best_risk = kernel.W, float("inf")
-        self.plain = plain_kernel(kernel.architecture.d)
+        plain = isotropic(kernel.architecture.d)
+        self.plain = HierarchicalKernel(plain, plain.start(rows.spread, rng))
 
     def run(self) -> Search[HierarchicalKernel]:
         W = self.kernel.W
@@ -124,7 +120,7 @@ class _Run:
             if self.best_risk >= before:
                 self._reshuffle()
         if self.settings.guard and not (yield from self._beats_plain()):
-            return plain_kernel(self.kernel.architecture.d)
+            return self.plain
         return self.kernel.with_weights(self.best)
 
     def _beats_plain(self) -> Search[bool]:
@@ -157,13 +153,13 @@ class _Run:
             if self.progress.cut():
                 break
             if at_minimum:
-                found = yield Annealing(objective, W, self.settings.N2, self.rng, self.progress)
+                moved = yield Annealing(objective, W, self.settings.N2, self.rng, self.progress)
                 at_minimum, how = False, "anneal"
             else:
-                found = yield Descending(objective, W, self.settings.N3, self.progress)
-                at_minimum, how = found.at_minimum, "descend"
-            W = found.W
-            yield from self._remember(objective, W, found.risk, i, how)
+                moved = yield Descending(objective, W, self.settings.N3, self.progress)
+                at_minimum, how = moved.at_minimum, "descend"
+            W = moved.W
+            yield from self._remember(objective, W, moved.risk, i, how)
         return W
 
     def _remember(self, objective: Objective, W: Weights, risk_D2: float, i: int, how: str) -> Search[None]:

@@ -7,7 +7,8 @@ R by Δ. The change is kept if Δ < 0, or with a uniform r if
 
 A weight that does not matter drifts, since it is multiplied in every other step. If a node's v all drift towards 0 its
 edge w may drift to any size, and 2 w² (1 - k_c) is then rounding: at w = 10⁸ K was not positive definite. An edge is
-not made longer than ``LONGEST``; there 1 - k_c is linear in v², and nothing is lost that a larger v would not give.
+not made longer than ``LONGEST_EDGE``; there 1 - k_c is linear in v², and nothing is lost that a larger v would not
+give.
 
 A step costs one pass over the n2 x n1 block. The exponent S_top of the current weights is kept; with c
 the child of the top node on whose branch the weight lies, and primes for the changed weight,
@@ -20,18 +21,16 @@ so that only the changed branch is evaluated, in row blocks that stay in cache.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
 
 from hgk.arrays import row_blocks
-from hgk.executor import Request
 from hgk.kernels import Architecture, Pair, Sweep, Weights
-from hgk.kernels.sweeps.compiled.chains import LONGEST, Moves
-from hgk.optimisers.objective import Objective, loads
+from hgk.kernels.sweeps.compiled.chains import LONGEST_EDGE, Moves
+from hgk.optimisers.objective import Objective, OnObjective
 from hgk.progress import Progress
 
 MOVE = 0.5
@@ -46,7 +45,7 @@ def accepts(delta: float, risk: float, i: int, N: int, r: float) -> bool:
 
 
 def too_long(edge: bool, before: float, after: float) -> bool:
-    return edge and abs(after) > max(LONGEST, abs(before))
+    return edge and abs(after) > max(LONGEST_EDGE, abs(before))
 
 
 def places_of(architecture: Architecture) -> list[tuple[int, tuple[int, ...]]]:
@@ -67,43 +66,6 @@ def draws(places: int, steps: int, rng: np.random.Generator) -> tuple[np.ndarray
     return place, factor, r
 
 
-@dataclass(frozen=True)
-class Annealing(Request):
-    """Annealing: ``steps`` from W."""
-
-    objective: Objective
-    W: Weights
-    steps: int
-    rng: np.random.Generator
-    progress: Progress
-
-    def alone(self) -> Annealed:
-        return anneal_all([self])[0]
-
-    @classmethod
-    def together(cls, requests):
-        return anneal_all(requests)
-
-
-def anneal_all(requests: Sequence[Annealing]) -> list[Annealed]:
-    """Every chain; on an accelerator those that the fused kernels take go together."""
-    found: dict[int, Annealed] = {}
-    for together in loads(requests, held=2):  # E as it was and E as proposed
-        drawn = [draws(len(places_of(w.objective.kernel.architecture)), w.steps, w.rng) for w in together]
-        chains = Moves([request.objective.chain(request.W) for request in together], drawn)
-        moved = chains.run(partial(_any_cut, together))
-        for request, end in zip(together, moved, strict=True):
-            found[id(request)] = Annealed(end.W, end.risk, end.accepted, min(request.steps, chains.made))
-    for request in requests:
-        if id(request) not in found:
-            found[id(request)] = anneal(request.objective, request.W, request.steps, request.rng, request.progress)
-    return [found[id(request)] for request in requests]
-
-
-def _any_cut(requests: Sequence[Annealing]) -> bool:
-    return any(request.progress.cut() for request in requests)
-
-
 @dataclass
 class Annealed:
     W: Weights
@@ -112,12 +74,38 @@ class Annealed:
     steps: int
 
 
+@dataclass(frozen=True)
+class Annealing(OnObjective):
+    """Annealing: ``steps`` from W."""
+
+    objective: Objective
+    W: Weights
+    steps: int
+    rng: np.random.Generator
+    progress: Progress
+
+    held = 2  # E as it was and E as proposed
+
+    def plainly(self) -> Annealed:
+        return anneal(self.objective, self.W, self.steps, self.rng, self.progress)
+
+    @classmethod
+    def chained(cls, requests):
+        drawn = [draws(len(places_of(r.objective.kernel.architecture)), r.steps, r.rng) for r in requests]
+        chains = Moves([request.objective.chain(request.W) for request in requests], drawn)
+        ends = chains.run(lambda: any(request.progress.cut() for request in requests))
+        return [
+            Annealed(end.W, end.risk, end.accepted, min(request.steps, chains.made))
+            for request, end in zip(requests, ends, strict=True)
+        ]
+
+
 def anneal(objective: Objective, W: Weights, steps: int, rng: np.random.Generator, progress=None) -> Annealed:
     """``steps`` annealing steps from W; returns the last accepted weights, as the paper does.
 
     The further weights of some kinds of nodes are not the paper's and stay as they are.
     """
-    block, places = Block(objective, W), places_of(objective.kernel.architecture)
+    block, places = ExponentBlock(objective, W), places_of(objective.kernel.architecture)
     accepted = i = 0
     for i, (place, factor, r) in enumerate(zip(*draws(len(places), steps, rng), strict=True), start=1):
         layer, index = places[place]
@@ -132,7 +120,7 @@ def anneal(objective: Objective, W: Weights, steps: int, rng: np.random.Generato
     return Annealed(block.sweep.W, block.risk, accepted, i)
 
 
-class Block:
+class ExponentBlock:
     """-S_top on D2 x D1 for the current weights, and for one proposed change of a single weight."""
 
     def __init__(self, objective: Objective, W: Weights):

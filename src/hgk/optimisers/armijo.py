@@ -6,39 +6,22 @@ R(W_{i+1}) ≤ R(W_i) - c η ‖∇R(W_i)‖²,     c = 10⁻⁴
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from hgk.executor import Request, side_by_side
+from hgk.executor import side_by_side
 from hgk.kernels import Weights
 from hgk.kernels.sweeps.compiled.chains import Slopes
-from hgk.optimisers.objective import Objective, loads
+from hgk.optimisers.objective import Objective, OnObjective
 from hgk.progress import Progress
 
 SLOPE = 1e-4
 HALVINGS = 30
 # A local minimum, to the precision that the risk deserves: no step found, or the last one gained less.
-LITTLE = 1e-5
+LITTLE_GAIN = 1e-5
 # Columns of a node beyond which chains descend one by one: side by side its exponents are formed for every four.
-WIDEST = 64
-
-
-@dataclass(frozen=True, eq=False)
-class Descending(Request):
-    """A descent: at most ``steps`` from W."""
-
-    objective: Objective
-    W: Weights
-    steps: int
-    progress: Progress | None = None
-
-    def alone(self) -> Descent:
-        return descend_all([self])[0]
-
-    @classmethod
-    def together(cls, requests):
-        return descend_all(requests)
+WIDEST_NODE = 64
 
 
 @dataclass
@@ -69,31 +52,37 @@ def descend(objective: Objective, W: Weights, steps: int, progress: Progress | N
     return side_by_side([rule_of(W, steps, progress)], fulfil)[0]
 
 
-def descend_all(requests: Sequence[Descending]) -> list[Descent]:
-    """Every descent; on an accelerator those that the fused kernels take go together."""
-    found: dict[int, Descent] = {}
-    narrow = [
-        request for request in requests if max(map(len, request.objective.kernel.architecture.coordinates)) <= WIDEST
-    ]
-    for together in loads(narrow, held=1):
-        found |= zip(map(id, together), _descend_together(together), strict=True)
-    for request in requests:
-        if id(request) not in found:
-            found[id(request)] = descend(request.objective, request.W, request.steps, request.progress)
-    return [found[id(request)] for request in requests]
+@dataclass(frozen=True, eq=False)
+class Descending(OnObjective):
+    """A descent: at most ``steps`` from W."""
 
+    objective: Objective
+    W: Weights
+    steps: int
+    progress: Progress | None = None
 
-def _descend_together(requests: Sequence[Descending]) -> list[Descent]:
-    """Risks and gradients that the rules ask for are found in turns, one for all that have not ended."""
-    slopes = Slopes([request.objective.chain(request.W) for request in requests])
+    held = 1
 
-    def fulfil(asked: dict[int, At]) -> dict[int, Any]:
-        risks = {c: at.W for c, at in asked.items() if not at.gradient}
-        gradients = {c: at.W for c, at in asked.items() if at.gradient}
-        values, pairs = slopes.at(risks, gradients)
-        return {**values, **pairs}
+    @property
+    def fits(self) -> bool:
+        narrow = max(map(len, self.objective.kernel.architecture.coordinates)) <= WIDEST_NODE
+        return narrow and super().fits
 
-    return side_by_side([rule_of(request.W, request.steps, request.progress) for request in requests], fulfil)
+    def plainly(self) -> Descent:
+        return descend(self.objective, self.W, self.steps, self.progress)
+
+    @classmethod
+    def chained(cls, requests):
+        """Risks and gradients that the rules ask for are found in turns, one for all that have not ended."""
+        slopes = Slopes([request.objective.chain(request.W) for request in requests])
+
+        def fulfil(asked: dict[int, At]) -> dict[int, Any]:
+            risks = {c: at.W for c, at in asked.items() if not at.gradient}
+            gradients = {c: at.W for c, at in asked.items() if at.gradient}
+            values, pairs = slopes.at(risks, gradients)
+            return {**values, **pairs}
+
+        return side_by_side([rule_of(request.W, request.steps, request.progress) for request in requests], fulfil)
 
 
 def rule_of(W: Weights, steps: int, progress: Progress | None = None) -> Rule:
@@ -106,14 +95,14 @@ def rule_of(W: Weights, steps: int, progress: Progress | None = None) -> Rule:
         if eta is None:  # first try: a tenth of the weights' own length
             length = float(sum((w**2).sum() for w in result.W))
             eta = 0.1 * (length / slope) ** 0.5 if slope > 0 else 0.0
-        found = yield from _backtrack(result.W, risk, gradient, slope, eta)
-        if found is None:
+        step = yield from _backtrack(result.W, risk, gradient, slope, eta)
+        if step is None:
             result.at_minimum = True
             break
-        result.W, result.risk, taken = found
+        result.W, result.risk, taken = step
         result.steps.append({"before": risk, "after": result.risk, "eta": taken, "slope": slope})
         eta = 2 * taken
-        if risk - result.risk < LITTLE * risk:
+        if risk - result.risk < LITTLE_GAIN * risk:
             result.at_minimum = True
             break
         if progress is not None and progress.cut():

@@ -9,10 +9,11 @@ L is (y - t)², or the loss of the problem, whose levels lie in main memory. Sev
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -69,29 +70,44 @@ class Objective:
         return Chain(kernel.architecture, W, *data, kernel.gamma, self.problem.clip)
 
 
-class OnObjective(Protocol):
-    """Something to be done with an objective."""
+class OnObjective(Request):
+    """Something to be done with an objective; on an accelerator those that the fused kernels take go together."""
+
+    objective: Objective
+    rows: Rows | None = None  # its own, in place of D2
+    held: ClassVar[int] = 0  # blocks of all pairs that the fused kernels keep for it
 
     @property
-    def objective(self) -> Objective: ...
+    def fits(self) -> bool:
+        """Whether the fused kernels take it."""
+        return self.objective.fits
+
+    @abstractmethod
+    def plainly(self) -> Any:
+        """What comes of it without them."""
+
+    @classmethod
+    @abstractmethod
+    def chained(cls, requests: Sequence[Any]) -> Sequence[Any]:
+        """What comes of several by them."""
+
+    def alone(self):
+        return self.together([self])[0]
+
+    @classmethod
+    def together(cls, requests):
+        done: dict[int, Any] = {}
+        for load in loads([request for request in requests if request.fits], cls.held):
+            done |= zip(map(id, load), cls.chained(load), strict=True)
+        return [done[id(request)] if id(request) in done else request.plainly() for request in requests]
 
 
-def rows_of(request: OnObjective) -> Rows:
-    """D2, or its own."""
-    rows = getattr(request, "rows", None)
-    return request.objective.D2 if rows is None else rows
-
-
-SomeRequest = TypeVar("SomeRequest", bound=OnObjective)
-
-
-def loads(requests: Sequence[SomeRequest], held: int) -> list[list[SomeRequest]]:
-    """Those that the fused kernels grant together: alike, and their ``held`` blocks take half of the free memory."""
-    alike: dict[tuple, list[SomeRequest]] = {}
+def loads(requests: Sequence[OnObjective], held: int) -> list[list[OnObjective]]:
+    """Those that go together: alike, and their ``held`` blocks take half of the free memory."""
+    alike: dict[tuple, list[OnObjective]] = {}
     for request in requests:
-        if request.objective.fits:
-            X = request.objective.X1
-            alike.setdefault((X.device, X.dtype, X.shape[1]), []).append(request)
+        X = request.objective.X1
+        alike.setdefault((X.device, X.dtype, X.shape[1]), []).append(request)
     need = partial(_bytes, held)
     return [load for group in alike.values() for load in in_loads(group, need, group[0].objective.X1.device)]
 
@@ -99,30 +115,21 @@ def loads(requests: Sequence[SomeRequest], held: int) -> list[list[SomeRequest]]
 def _bytes(held: int, request: OnObjective) -> float:
     """Of its blocks, and of the rows, which are copied thrice."""
     X1 = request.objective.X1
-    n1, n2 = len(X1), len(rows_of(request))
+    n1, n2 = len(X1), len(request.objective.D2 if request.rows is None else request.rows)
     return (held * n2 * n1 + 3 * (n1 + n2) * X1.shape[1]) * X1.dtype.itemsize
 
 
 @dataclass(frozen=True, eq=False)
-class Risk(Request):
+class Risk(OnObjective):
     """R(W), on D2 or on other rows."""
 
     objective: Objective
     W: Weights
     rows: Rows | None = None
 
-    def alone(self) -> float:
-        return risks_all([self])[0]
+    def plainly(self) -> float:
+        return self.objective.risk(self.W, self.rows)
 
     @classmethod
-    def together(cls, requests):
-        return risks_all(requests)
-
-
-def risks_all(requests: Sequence[Risk]) -> list[float]:
-    """Every risk; on an accelerator those that the fused kernels take go together."""
-    found: dict[int, float] = {}
-    for together in loads(requests, held=0):
-        risks = Chains([request.objective.chain(request.W, request.rows) for request in together]).risks()
-        found |= zip(map(id, together), risks, strict=True)
-    return [found[id(w)] if id(w) in found else w.objective.risk(w.W, w.rows) for w in requests]
+    def chained(cls, requests):
+        return Chains([request.objective.chain(request.W, request.rows) for request in requests]).risks()

@@ -11,6 +11,7 @@ is left over from earlier ones) and raises log λ.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,14 +20,17 @@ from hgk.arrays import recorded, synchronise
 from hgk.criteria import LeaveOneOut
 from hgk.kernels import Weights
 from hgk.kernels.sweeps.compiled.sweep import FusedSweep, layout_of
-from hgk.optimisers.runs import LAM_BOUNDS, Run, pace
+from hgk.optimisers.runs import LAM_BOUNDS, AdamRun, pace
+
+if TYPE_CHECKING:
+    from hgk.optimisers.steps import Steps
 
 
-class RecordedRun(Run):
+class RecordedRun(AdamRun):
     """A run whose parameters live where the rows are, and whose step waits for nothing."""
 
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
+    def __init__(self, asked: Steps):
+        super().__init__(asked)
         # double precision throughout: single saves a fifth of a step here, and cannot be decided on without waiting
         self.criterion = self.settings.criterion or LeaveOneOut()
         device = self.rows.X.device

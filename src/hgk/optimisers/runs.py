@@ -32,11 +32,11 @@ from hgk.criteria import LeaveOneOut
 from hgk.events import Step, Watched
 from hgk.kernels import HierarchicalKernel, Weights, batch_sweep
 from hgk.machines import Rows
-from hgk.progress import Progress
 from hgk.solvers.least_squares import cholesky
 
 if TYPE_CHECKING:
     from hgk.optimisers.adam import Adam
+    from hgk.optimisers.steps import Steps
 
 # Bounds of the logarithms relative to their starting values: e^-6 switches a column off.
 LOWEST, HIGHEST = -6.0, 4.0
@@ -93,30 +93,21 @@ class Watch:
         return min(self.checks, key=lambda check: self.risk(check[0]))[1]
 
 
-class Run:
+class AdamRun:
     """The parameters of one run and their moments."""
 
-    def __init__(
-        self,
-        settings: Adam,
-        kernel: HierarchicalKernel,
-        rows: Rows,
-        rng: np.random.Generator,
-        progress: Progress,
-        watched: Rows | None = None,
-        clip: float = 1.0,
-        lam: float = 1e-3,
-    ):
-        self.settings, self.kernel, self.rows, self.rng, self.progress = settings, kernel, rows, rng, progress
+    def __init__(self, asked: Steps):
+        self.settings, self.kernel, self.rows = settings, kernel, rows = asked.settings, asked.kernel, asked.rows
+        self.rng, self.progress = asked.rng, asked.progress
         self.criterion = settings.criterion or LeaveOneOut(single=True)
-        self.watch = None if watched is None else Watch(self._batch(), watched, clip)
+        self.watch = None if asked.watched is None else Watch(self._batch(), asked.watched, asked.clip)
         self.values: list[float] = []
         self.depth = kernel.architecture.depth
         logs = [torch.where(w > 0, w.abs().clamp_min(1e-300).log(), 0.0) for w in kernel.W[: self.depth]]
         # A weight that starts at 0 (a constant column) stays there.
         self.live = [(w > 0) & m for w, m in zip(kernel.W, kernel.architecture.free()[: self.depth], strict=False)]
         self.start = logs
-        log_lam = torch.tensor(math.log(lam), dtype=torch.float64)
+        log_lam = torch.tensor(math.log(asked.lam), dtype=torch.float64)
         self.theta = [t.clone() for t in (*logs, *kernel.W[self.depth :], log_lam)]
         self.moments = [(torch.zeros_like(t), torch.zeros_like(t)) for t in self.theta]
         self.free = max(1, int(self.live[0].sum()))  # weights of the first layer
@@ -195,11 +186,11 @@ class Run:
         W = self.weights
         X = batch.X.float()
         sweep = self._sweep(W, X)
-        found = self.criterion(sweep.matrix(), batch.Y, self.theta[-1].exp(), batch.weight, batch.count)
-        dW = sweep.backward(found.dK.to(X))
+        evaluation = self.criterion(sweep.matrix(), batch.Y, self.theta[-1].exp(), batch.weight, batch.count)
+        dW = sweep.backward(evaluation.dK.to(X))
         gradient = [w * dw for w, dw in zip(W[: self.depth], dW, strict=False)] + list(dW[self.depth :])
         self._penalise(gradient, W)
-        return found.value, [*gradient, found.dlog_lam.to(self.theta[-1])]
+        return evaluation.value, [*gradient, evaluation.dlog_lam.to(self.theta[-1])]
 
     def _sweep(self, W: Weights, X: torch.Tensor):
         return batch_sweep(self.kernel.with_weights(W), X, self.buffers)

@@ -13,7 +13,7 @@ from hgk.executor import Request
 from hgk.kernels import HierarchicalKernel, compiled
 from hgk.machines import Rows
 from hgk.optimisers.recorded import RecordedRun, run_together
-from hgk.optimisers.runs import Run
+from hgk.optimisers.runs import AdamRun
 from hgk.progress import Progress
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Steps(Request):
-    """All steps of a run from ``kernel`` and ``lam``; what comes back is the :class:`Run`."""
+    """All steps of a run from ``kernel`` and ``lam``; what comes back is the :class:`AdamRun`."""
 
     settings: Adam
     kernel: HierarchicalKernel
@@ -33,14 +33,12 @@ class Steps(Request):
     clip: float = 1.0
     lam: float = 1e-3
 
-    def begin(self, kind: type[Run] = Run) -> Run:
-        parts = self.settings, self.kernel, self.rows, self.rng, self.progress
-        return kind(*parts, watched=self.watched, clip=self.clip, lam=self.lam)
+    def begin(self, kind: type[AdamRun] = AdamRun) -> AdamRun:
+        return kind(self)
 
-    def alone(self) -> Run:
+    def alone(self) -> AdamRun:
         run = self.begin()
-        while run.proceed():
-            pass
+        run.run()
         return run
 
     @property
@@ -49,7 +47,7 @@ class Steps(Request):
         return accelerated(self.rows.X) and compiled.suits(self.kernel.architecture, self.rows.X)
 
     @classmethod
-    def together(cls, requests: Sequence[Steps]) -> list[Run]:
+    def together(cls, requests: Sequence[Steps]) -> list[AdamRun]:
         runs = {i: r.begin(RecordedRun) for i, r in enumerate(requests) if r.recordable}
         for steps in {run.settings.steps for run in runs.values()}:
             run_together([run for run in runs.values() if run.settings.steps == steps])  # type: ignore[misc]

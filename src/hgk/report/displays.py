@@ -25,7 +25,7 @@ from hgk.report import palette
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-OURS, GREY = palette.OURS.light, palette.GREY.light
+OURS_LIGHT, GREY_LIGHT = palette.OURS_COLOUR.light, palette.GREY.light
 
 
 def _pyplot() -> Any:
@@ -115,11 +115,11 @@ class KernelTreeDisplay:
         place = {j: _spread(p, len(shown)) for p, j in enumerate(shown)}
         self._lines(ax, place, {family: colour.light for family, colour in colours.items()})
         for j in shown:
-            ax.plot(0, place[j], "o", color="white", markeredgecolor=GREY, markersize=6, zorder=3)
+            ax.plot(0, place[j], "o", color="white", markeredgecolor=GREY_LIGHT, markersize=6, zorder=3)
             ax.text(-0.06, place[j], _text(self.columns[j]), ha="right", va="center", fontsize=9)
         for depth, layer in enumerate(layers, start=1):
             for i, node in enumerate(layer):
-                colour = OURS if depth == len(layers) else colours[node.family].light
+                colour = OURS_LIGHT if depth == len(layers) else colours[node.family].light
                 _box(ax, depth, _spread(i, len(layer)), _text(node.name, 16), colour)
         ax.set_axis_off()
         ax.set_xlim(-0.6, len(layers) + 0.3)
@@ -198,7 +198,7 @@ class RelevanceDisplay:
         height = np.arange(len(order))
         several, deviation = len(self.relevance.shares) > 1, self.relevance.deviation[order]
         spread: dict[str, Any] = {"xerr": deviation, "ecolor": "#222222", "capsize": 2} if several else {}
-        ax.barh(height, self.relevance.mean[order], color=OURS, **spread)
+        ax.barh(height, self.relevance.mean[order], color=OURS_LIGHT, **spread)
         if several:
             ax.plot(self.relevance.kernels[:, order].T, height, "|", color="#222222", markersize=7)
         ax.set_yticks(height, [_text(self.columns[j]) for j in order])
@@ -266,7 +266,7 @@ class LearningDisplay:
 
     def _optimism(self, ax: Axes) -> None:
         for row, kind in enumerate(self.learning.kinds):
-            colour = OURS if kind.chosen else GREY
+            colour = OURS_LIGHT if kind.chosen else GREY_LIGHT
             ax.plot([kind.criterion, kind.honest], [row, row], color=colour)
             ax.plot(kind.criterion, row, "o", color="white", markeredgecolor=colour)
             ax.plot(kind.honest, row, "o", color=colour)
@@ -355,11 +355,11 @@ def _draw_effect(ax: Axes, effect: Effect, k: int) -> None:
     mean, curves = effect.mean[k], effect.curves[k]
     x = np.arange(len(mean)) if effect.labels is not None else effect.grid
     shift = 0.0 if effect.is_probability else mean[0] - curves[:, :1]
-    ax.plot(x, (curves + shift).T, color=GREY, linewidth=0.6, alpha=0.5)
-    ax.plot(x, mean, "o-", color=OURS, markersize=3.5)
+    ax.plot(x, (curves + shift).T, color=GREY_LIGHT, linewidth=0.6, alpha=0.5)
+    ax.plot(x, mean, "o-", color=OURS_LIGHT, markersize=3.5)
     if effect.labels is not None:
         ax.set_xticks(x, [_text(label, 14) for label in effect.labels])
     elif np.isnan(effect.grid[-1]):
-        ax.axhline(mean[-1], color=OURS, linestyle=":", label="missing")
+        ax.axhline(mean[-1], color=OURS_LIGHT, linestyle=":", label="missing")
         ax.legend(frameon=False, fontsize=8)
     ax.set_xlabel(_text(effect.name))

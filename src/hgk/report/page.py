@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from hgk.insight import new_rows
 from hgk.insight.fitted import Estimator, require_model
-from hgk.report.palette import FOREST, GREY, OURS, SERIES, SVM
+from hgk.report.palette import FOREST_COLOUR, GREY, OURS_COLOUR, SERIES, SVM_COLOUR
 from hgk.report.sections import SHARED, Section, Subject, registered
-from hgk.report.web import as_json, assemble, colours, write
+from hgk.report.web import as_json, assemble, colours, text_of, write
 
 
 def write_report(model: Estimator, path: str | Path, X: Any = None, y: Any = None, title: str | None = None) -> Path:
@@ -91,9 +90,9 @@ def _body(sections: Sequence[Section]) -> str:
 
 
 def _style(sections: Sequence[Section]) -> str:
-    looks = {"ours": OURS, "svm": SVM, "forest": FOREST, "grey": GREY}
+    looks = {"ours": OURS_COLOUR, "svm": SVM_COLOUR, "forest": FOREST_COLOUR, "grey": GREY}
     looks |= {f"k{i}": colour for i, colour in enumerate(SERIES)}
-    return colours(looks) + "".join(section.style() for section in sections) + _web("report.css")
+    return colours(looks) + "".join(section.style() for section in sections) + text_of("report.css")
 
 
 def _script(sections: Sequence[Section]) -> str:
@@ -103,9 +102,5 @@ def _script(sections: Sequence[Section]) -> str:
         for section in sections
         for figure, function in section.draws
     )
-    own = "\n".join(dict.fromkeys(section.script for section in sections))
-    return f"{_web('report.js')}\n{own}\nstart([{figures}]);\n"
-
-
-def _web(name: str) -> str:
-    return files("hgk.report.web").joinpath(name).read_text(encoding="utf-8")
+    scripts = "\n".join(dict.fromkeys(section.script for section in sections))
+    return f"{text_of('report.js')}\n{scripts}\nstart([{figures}]);\n"

@@ -28,10 +28,10 @@ WINE = Colour("#882255", "#d0709c")
 OLIVE = Colour("#7d7d1f", "#c5c55a")
 VIOLET = Colour("#4b2e9b", "#a795f0")
 
-OURS, SVM, FOREST = VERMILION, GREY, GREEN
-SERIES = (OURS, GREEN, BLUE, SKY, PINK, WINE, OLIVE, VIOLET)
+OURS_COLOUR, SVM_COLOUR, FOREST_COLOUR = VERMILION, GREY, GREEN
+SERIES = (OURS_COLOUR, GREEN, BLUE, SKY, PINK, WINE, OLIVE, VIOLET)
 # Kinds of first-layer nodes by the name that a tree gives them, and colours for those it names otherwise.
-NODES = {"smooth": BLUE, "rough": AMBER, "oblique": PINK, "inner": GREY, "top": OURS}
+NODES = {"smooth": BLUE, "rough": AMBER, "oblique": PINK, "inner": GREY, "top": OURS_COLOUR}
 OTHER_NODES = (BROWN, GREEN, VIOLET, OLIVE, WINE, SKY)
 
 

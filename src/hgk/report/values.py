@@ -8,11 +8,11 @@ import numpy as np
 
 from hgk.report.web import or_none
 
-LONGEST = 120  # characters of a name
+LONGEST_NAME = 120  # characters of a name
 
 
-def cut(name: str) -> str:
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+def cut_name(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 def or_dash(value: float | None, form: str) -> str:

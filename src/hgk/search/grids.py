@@ -30,7 +30,7 @@ from hgk.kernels import Kernel
 from hgk.machines import Rows
 from hgk.progress import Progress
 from hgk.solvers import Krylov
-from hgk.solvers.krylov import MOST_STEPS
+from hgk.solvers.krylov import MOST_PRODUCTS
 
 SIZE = 10
 # Kernel matrices held together by one Krylov run, in elements: all widths for a few hundred rows, one
@@ -164,7 +164,7 @@ def _loads(grids: Sequence[Grid]) -> list[list[Grid]]:
 
 def _bytes(grid: Grid) -> float:
     """Of S, K, an exponential, and a basis that is copied when it grows."""
-    n, vectors = len(grid.rows), (int(grid.fold_of.max()) + 1) * grid.rows.Y.shape[1] * MOST_STEPS
+    n, vectors = len(grid.rows), (int(grid.fold_of.max()) + 1) * grid.rows.Y.shape[1] * MOST_PRODUCTS
     return (3 * n**2 + 1.5 * vectors * n) * grid.dtype.itemsize
 
 
@@ -194,8 +194,8 @@ def _search_together(grids: Sequence[Grid]) -> list[GridResult]:
         risks[:, stack] = solution.risks.cpu().numpy().reshape(many, len(stack), -1)
         products += solution.stats["steps"] * len(stack)
         resolved = np.isfinite(risks)
-        some = bool(resolved.any((1, 2)).all())
-        if any(grid.progress is not None and grid.progress.cut(when=some) for grid in grids):
+        all_begun = bool(resolved.any((1, 2)).all())
+        if any(grid.progress is not None and grid.progress.cut(when=all_begun) for grid in grids):
             break
     return [GridResult(gammas[p], np.asarray(g.lams), risks[p], resolved[p], products) for p, g in enumerate(grids)]
 

@@ -113,12 +113,12 @@ class Squares(Problem):
         return train(kernel, rows, choice.lam).alpha
 
     def machine(self, kernel, task, progress):
-        (found,) = search_all([self.grid(kernel, task.rows, task.fold_of, task.lams, progress=progress)])
-        kernel = kernel.with_gamma(found.gamma)
-        chosen = GridChosen(risk=found.risk, gamma=found.gamma, lam=found.lam, products=found.products)
-        wrong = self._wrong(kernel, found.lam, task).get("wrong")
+        (result,) = search_all([self.grid(kernel, task.rows, task.fold_of, task.lams, progress=progress)])
+        kernel = kernel.with_gamma(result.gamma)
+        chosen = GridChosen(risk=result.risk, gamma=result.gamma, lam=result.lam, products=result.products)
+        wrong = self._wrong(kernel, result.lam, task).get("wrong")
         progress.report(replace(chosen, rows=round(task.rows.given), wrong=wrong))
-        return train(kernel, task.whole, found.lam, [task.part(b) for b in task.folds])
+        return train(kernel, task.whole, result.lam, [task.part(b) for b in task.folds])
 
     def _wrong(self, kernel: Kernel, lam: float, task: Task) -> dict[str, float]:
         """Of classes how many are wrong in the folds they are held out in."""

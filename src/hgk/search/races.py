@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from hgk.arrays import require_memory, single_blas
 from hgk.events import LamChosen
-from hgk.executor import Threads
+from hgk.executor import Result, Threads
 from hgk.kernels import Kernel
 from hgk.machines import FINE, Rows
 from hgk.progress import Progress
@@ -31,7 +31,6 @@ from hgk.solvers import solver_for
 if TYPE_CHECKING:
     from hgk.search.problems import Convex
 
-Result = TypeVar("Result")
 # Main memory: the solvers of these losses are compiled for processors.
 MAIN = torch.device("cpu")
 # Relative duality gap while λ is chosen; risks differ by more from one fold to the next.
@@ -106,15 +105,15 @@ class Folds:
         for step, i in enumerate(np.argsort(-lams)):
             if progress is not None and progress.cut(when=step > 0):
                 return Path(risks, alphas, losses, step, cut=True)
-            some = torch.arange(T.shape[1]) if complete else through.left(T.shape[1])
-            if not len(some):
+            left = torch.arange(T.shape[1]) if complete else through.left(T.shape[1])
+            if not len(left):
                 return Path(risks, alphas, losses, step)
-            mine, floor = replace(problem, loss=problem.loss.columns(some.tolist())), float(risks.min())
+            mine, floor = replace(problem, loss=problem.loss.columns(left.tolist())), float(risks.min())
             floor = floor if step else 0.0
-            alpha[:, some], _ = mine.solve(K, T[:, some], s, float(lams[i]) * larger, ROUGH, alpha[:, some], floor)
-            t = K_out @ alpha[:, some]
-            risks[i, some] = mine.risks(self.T[out][:, some], t, self.weight[out])
-            losses[i][:, some] = mine.losses(self.T[out][:, some], t)
+            alpha[:, left], _ = mine.solve(K, T[:, left], s, float(lams[i]) * larger, ROUGH, alpha[:, left], floor)
+            t = K_out @ alpha[:, left]
+            risks[i, left] = mine.risks(self.T[out][:, left], t, self.weight[out])
+            losses[i][:, left] = mine.losses(self.T[out][:, left], t)
             alphas[i, part] = alpha.float()
             through.see(risks[i])
         return Path(risks, alphas, losses, len(lams))
@@ -224,9 +223,9 @@ class LossGrid:
                 f"No cell of the (λ, γ) grid was solved for {type(self.problem.loss).__name__}; check that every "
                 "fold has rows of all classes, or give lam."
             )
-        found = [best_lams(self.problem, risks) for risks in self.risks]
-        i = int(np.argmin([risk for _, risk in found]))
-        return i, found[i][0]
+        best = [best_lams(self.problem, risks) for risks in self.risks]
+        i = int(np.argmin([risk for _, risk in best]))
+        return i, best[i][0]
 
     @property
     def choice(self) -> Choice:
@@ -265,9 +264,9 @@ class Race:
         mine = self._compared(losses[:, seen], self.share[seen])
         s = self.weight[seen] / self.weight[seen].sum()
         at = (s[:, None] * mine).sum(1).argmin(0)
-        own = mine[at, :, torch.arange(len(at))].T
-        stay = (~_above(mine, own, s)).any(1)
-        if self.best is not None and bool(_above(own.sum(1)[None, :, None], self.best[seen][:, None], s).any()):
+        best = mine[at, :, torch.arange(len(at))].T
+        stay = (~_above(mine, best, s)).any(1)
+        if self.best is not None and bool(_above(best.sum(1)[None, :, None], self.best[seen][:, None], s).any()):
             return torch.zeros_like(stay)
         return stay
 
@@ -392,11 +391,11 @@ def choose_lams(
     sizes = torch.tensor([float(states[fold].weight[states[fold].held_out(fold)].sum()) for fold in paths])
     risks = torch.stack([path.risks * size for path, size in zip(paths.values(), sizes, strict=True)]).sum(0)
     at, risk = best_lams(problem, risks / sizes.sum())
-    found = tuple(float(order[j]) for j in at)
+    chosen = tuple(float(order[j]) for j in at)
     if any(path.cut for path in paths.values()):
         full = np.sort(lams)[::-1]
-        found = tuple(float(full[j]) for j in (choose_on_few(one, full) if known is None else known))
-    choice = Choice(float("nan"), found, risk)
+        chosen = tuple(float(full[j]) for j in (choose_on_few(one, full) if known is None else known))
+    choice = Choice(float("nan"), chosen, risk)
     solved = max(path.solved for path in paths.values())
     few = any(path.cut for path in paths.values())
     cut = few or len(paths) < len(states)
@@ -406,8 +405,8 @@ def choose_lams(
 
 def choose_on_few(state: Folds, lams: np.ndarray) -> torch.Tensor:
     """The number of each column's λ, by folds of a few rows at the same c = nλ: all five, fewer for many columns."""
-    some = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(len(state.T))[:FEWER]))
-    few = Folds(state.problem, state.K[some][:, some], state.T[some], state.weight[some], state.fold_of[some])
+    index = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(len(state.T))[:FEWER]))
+    few = Folds(state.problem, state.K[index][:, index], state.T[index], state.weight[index], state.fold_of[index])
     folds = [b for b in range(int(few.fold_of.max()) + 1) if len(few.held_out(b)) and len(few.part(b))]
     folds = folds[: max(1, 10 // state.T.shape[1])]
     scaled = lams * float(state.weight.sum() / few.weight.sum())

@@ -25,19 +25,19 @@ from dataclasses import dataclass, replace
 import torch
 
 from hgk.losses import Loss
-from hgk.solvers.convex import Column, ConvexSolver, ConvexState, SolvedColumn, product, relative
+from hgk.solvers.convex import ConvexProblem, ConvexSolver, ConvexState, SolvedColumn, product, relative
 from hgk.solvers.interior import interior
 from hgk.solvers.least_squares import cholesky
 
 # Rounds without a fall of the gap by a tenth, after which rounding is all that is left.
 STALLED = 20
 # Steps of descent per coordinate before a Newton step is tried.
-PATIENCE = 10
+STEPS_PER_COORDINATE = 10
 # Interior points take over when the gap's last fall says that more than one pass of descent per so many coordinates is
 # to come: they cost a cube, it a square.
 SLOW = 150
 # Coordinates so near to a bound, as a share of the box, count as there until their part in the gap says otherwise
-TINY = 1e-3
+NEAR_BOUND = 1e-3
 # ... in the first so many rounds.
 LATE = 12
 
@@ -65,10 +65,10 @@ class _Box:
         return _Box(K, self.low[A], self.high[A], self.tube, self.a[A].clone(), self.G[A].clone())
 
     def descend(self, goal: float, most: int) -> int:
-        from hgk.solvers.descent import descend  # numba is loaded when first needed
+        from hgk.solvers.descent import descend_in_box  # numba is loaded when first needed
 
         K, low, high = (x.numpy() for x in (self.K, self.low, self.high))
-        return descend(K, low, high, self.tube, self.a.numpy(), self.G.numpy(), goal, most)
+        return descend_in_box(K, low, high, self.tube, self.a.numpy(), self.G.numpy(), goal, most)
 
     def interior(self, goal: float, inside: float) -> int:
         """Interior points, in the place of many steps of the other kinds; how many there were."""
@@ -154,12 +154,12 @@ class BoxDual(ConvexSolver):
     ) -> list[SolvedColumn]:
         """One after the other: their working sets have little in common."""
         columns = (
-            Column(state.K, labels[:, k].contiguous(), state.weight, lam, loss.column(k))
+            ConvexProblem(state.K, labels[:, k].contiguous(), state.weight, lam, loss.column(k))
             for k in range(labels.shape[1])
         )
         return [self._column(column, alpha[:, k].clone()) for k, column in enumerate(columns)]
 
-    def _column(self, column: Column, alpha: torch.Tensor) -> SolvedColumn:
+    def _column(self, column: ConvexProblem, alpha: torch.Tensor) -> SolvedColumn:
         K, y, C = column.K, column.y, column.C
         low, high = column.loss.domain(y)
         box = _Box(K, -C * high, -C * low, float(column.loss.tube), alpha, y)  # type: ignore[attr-defined]
@@ -191,12 +191,12 @@ class BoxDual(ConvexSolver):
         solved = SolvedColumn(box.a, float(relative(*self._gap(column, box.a, t))), counts)
         return self._rounded(column, box, solved) if counts["interior"] else solved
 
-    def _gap(self, column: Column, a: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _gap(self, column: ConvexProblem, a: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The gap, and what it is relative to."""
         gap, primal = column.gap(a, t)
         return gap, primal.clamp_min(self.floor)
 
-    def _rounded(self, column: Column, box: _Box, solved: SolvedColumn) -> SolvedColumn:
+    def _rounded(self, column: ConvexProblem, box: _Box, solved: SolvedColumn) -> SolvedColumn:
         """Coordinates nearly at 0 or on a bound put there, since interior points have no zeros.
 
         If the gap needs it, the free ones make up for that by a Newton step.
@@ -215,33 +215,35 @@ class BoxDual(ConvexSolver):
                 return replace(solved, alpha=a, gap=gap)
         return solved
 
-    def _start(self, column: Column, box: _Box, alpha: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _start(self, column: ConvexProblem, box: _Box, alpha: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """What was given or the best multiple of it, without what is nearly 0; or the slopes at f = 0, for large λ."""
         t = product(column.K, alpha)
         if bool(alpha.any()):
             theta = float((alpha @ column.y - box.tube * alpha.abs().sum()) / (alpha @ t))
             theta = theta if 0 < theta < torch.inf else 1.0
-            other = torch.where((theta * alpha).abs() < TINY * torch.maximum(box.high, -box.low), 0.0, theta * alpha)
+            other = torch.where(
+                (theta * alpha).abs() < NEAR_BOUND * torch.maximum(box.high, -box.low), 0.0, theta * alpha
+            )
         else:
             other = -column.C * column.loss.derivative(column.y, torch.zeros_like(t))
         starts = [torch.minimum(torch.maximum(a, box.low), box.high) for a in (alpha, other)]
         tries = [(a, t if torch.equal(a, alpha) else product(column.K, a)) for a in starts]
         return min(tries, key=lambda one: float(column.gap(*one)[0]))
 
-    def _working_set(self, column: Column, box: _Box, t: torch.Tensor, goal: float, late: bool) -> torch.Tensor:
+    def _working_set(self, column: ConvexProblem, box: _Box, t: torch.Tensor, goal: float, late: bool) -> torch.Tensor:
         """Free coordinates, and those that hold more than half of the goal's share; all, where that is most.
 
         Where a coordinate is nearly on a bound, which is where interior points end, its part in the gap alone decides;
         but after some rounds, when small sets may be passing the gap to each other, it counts as free.
         """
         terms = column.C * column.loss.young(column.y, t, column.slopes(box.a))
-        near, share = (0.0, 0.1) if late else (TINY, 0.5)
+        near, share = (0.0, 0.1) if late else (NEAR_BOUND, 0.5)
         A = (box.free(near) | (terms > share * goal / len(t))).nonzero()[:, 0]
         return A if len(A) < 0.7 * len(t) else torch.arange(len(t))
 
     def _work(self, work: _Box, goal: float, end: float, left: float, counts: dict[str, int]) -> None:
         """``goal`` is for now, ``end`` what will do in the end; ``left`` is the relative gap."""
-        most, through, before = PATIENCE * len(work.a), False, work.gap()
+        most, through, before = STEPS_PER_COORDINATE * len(work.a), False, work.gap()
         for _ in range(self.tries):
             slow = counts["interior"] > 0 and not through  # it was with the last working set
             if not slow:

@@ -45,7 +45,7 @@ class ConvexState:
 
 
 @dataclass(frozen=True)
-class Column:
+class ConvexProblem:
     """One output: the problem that a solver sees. Or several, y (n, k) and weight (n, 1), with values for each."""
 
     K: torch.Tensor
@@ -102,30 +102,12 @@ class ConvexSolver(Solver):
         return ConvexState(K.to("cpu", torch.float64).contiguous(), weight.to("cpu", torch.float64))
 
     def solve(
-        self,
-        state: ConvexState,
-        Y: torch.Tensor,
-        lam: float,
-        loss: Loss = SQUARED,
-        start: Solution | None = None,
+        self, state: ConvexState, Y: torch.Tensor, lam: float, loss: Loss = SQUARED, start: Solution | None = None
     ) -> Solution:
-        """The machine at λ, one column of α per column of ``Y``.
+        """The machine at λ > 0, one column of α per column of ``Y``.
 
-        Parameters
-        ----------
-        Y : (n, k) tensor
-            Labels, one column per output. A parameter of the loss that is a tensor has one entry per column.
-        lam : float
-            λ > 0.
-        loss : Loss
-        start : Solution, optional
-            Of another λ or of other weights; the answer is the same, the way shorter.
-
-        Returns
-        -------
-        Solution
-            ``stats`` holds ``gap``, the largest relative duality gap, and ``gaps``, one for each column; and what
-            the solver counted, over all columns.
+        A parameter of the loss that is a tensor has one entry per column. ``stats`` holds ``gap``, the largest relative
+        duality gap, ``gaps``, one for each column, and what the solver counted, over all columns.
         """
         self.check(loss)
         loss.check(Y)

@@ -146,7 +146,7 @@ def gap(a, G, low, high, tube):
 
 
 @numba.njit(cache=True, nogil=True)
-def descend(K, low, high, tube, a, G, goal, most):
+def descend_in_box(K, low, high, tube, a, G, goal, most):
     """Move ``a`` and ``G`` = Ka - y in place until the gap is at most ``goal``, or ``most`` steps; return the steps."""
     n = len(a)
     diagonal, gain = np.empty(n), np.empty(n)

@@ -41,9 +41,9 @@ from hgk.solvers.base import SQUARED, Solution, Solver, Status
 # Elements of the Krylov basis: many outputs and rows get fewer steps, and so fewer resolved λ.
 BASIS = 2**28
 # Products with K at most.
-MOST_STEPS = 1000
+MOST_PRODUCTS = 1000
 # Vectors that a recorded basis has room for at first.
-ROOM = 128
+FIRST_ROOM = 128
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Krylov(Solver):
     """
 
     tol: float = 1e-3
-    max_steps: int = MOST_STEPS
+    max_steps: int = MOST_PRODUCTS
 
     needs = ("quadratic",)
     held_out = True
@@ -280,7 +280,7 @@ class _Recorded(_Steps):
         if self.basis.size < 2:  # the first is different, the second loads what is needed
             return super().make()
         if self.launch is None or self.basis.size == self.basis.vectors.shape[2]:
-            self.basis = _Fixed(self.basis, min(max(ROOM, 2 * self.basis.size), self.max_steps))
+            self.basis = _Fixed(self.basis, min(max(FIRST_ROOM, 2 * self.basis.size), self.max_steps))
             self.state = _State(*(part.clone() for part in self.state))
             self.launch = recorded([self._in_place], self.state.q.device)
         self.launch()

@@ -35,19 +35,19 @@ from dataclasses import dataclass, replace
 import torch
 
 from hgk.losses import Loss, SmoothLoss
-from hgk.solvers.convex import Column, ConvexSolver, ConvexState, SolvedColumn, product, relative
+from hgk.solvers.convex import ConvexProblem, ConvexSolver, ConvexState, SolvedColumn, product, relative
 from hgk.solvers.least_squares import Cholesky
 
 # A factorisation on f of n rows takes as long as f³ / (n² (3 + 20/k)) steps of conjugate gradients on k columns. A
 # column that has used them up is factored then and afterwards: at most twice the time of the better way.
 WORTH = 3.0, 20.0
 # Where it is worth no more steps than this, it is factored at once.
-FEW = 10
+FEW_STEPS = 10
 # What conjugate gradients may leave of P, as a part of the gap wanted, or of that part of the present one.
 ENOUGH = 0.01
-SHARE = 0.01
+SHARE_OF_GAP = 0.01
 # Steps that have not helped, after which a column is factored.
-PATIENCE = 5
+IDLE_STEPS = 5
 # Steps of conjugate gradients whose gain together stands for what is left to gain.
 LATELY = 5
 
@@ -80,7 +80,7 @@ class Newton(ConvexSolver):
     def solve_columns(
         self, state: ConvexState, labels: torch.Tensor, lam: float, loss: Loss, alpha: torch.Tensor
     ) -> list[SolvedColumn]:
-        problem = Column(state.K, labels, state.weight[:, None], lam, loss)
+        problem = ConvexProblem(state.K, labels, state.weight[:, None], lam, loss)
         now, answers = _Columns.start(problem, alpha), _Answers(labels)
         for step in range(self.most + 1):
             candidate = -problem.C * now.slopes()
@@ -97,7 +97,7 @@ class Newton(ConvexSolver):
             rho, K_rho = now.alpha - candidate[:, left], now.t - reached[:, left]
             answers.newton[now.number] += 1
             too_much = torch.minimum(torch.minimum(gap, other), primal)  # at most, for the minimum is not negative
-            goal = (ENOUGH / lam) * torch.maximum(self.tol * primal, SHARE * too_much)[left]
+            goal = (ENOUGH / lam) * torch.maximum(self.tol * primal, SHARE_OF_GAP * too_much)[left]
             d, Kd = self._step(state, now, rho, K_rho, goal, answers)
             theta = _length(now, d, Kd)
             now.alpha, now.t = now.alpha + theta * d, now.t + theta * Kd
@@ -111,7 +111,7 @@ class Newton(ConvexSolver):
         """d with (I + DK) d = -ρ, and Kd, one column for each of those left."""
         D, (n, k) = now.curvatures(), rho.shape
         worth = (support(D).sum(0).double() ** 3 / (n**2 * (WORTH[0] + WORTH[1] / k))).long()
-        worth[now.factored | (worth < FEW)] = 0
+        worth[now.factored | (worth < FEW_STEPS)] = 0
         root = D.sqrt()
         d, Kd = -rho, -K_rho
         if bool(worth.any()):
@@ -131,7 +131,7 @@ class Newton(ConvexSolver):
 class _Columns:
     """Those that are not through: which of all they are, where they stand, and how their steps are found."""
 
-    problem: Column
+    problem: ConvexProblem
     number: torch.Tensor
     alpha: torch.Tensor
     t: torch.Tensor
@@ -141,7 +141,7 @@ class _Columns:
     idle: torch.Tensor
 
     @classmethod
-    def start(cls, problem: Column, alpha: torch.Tensor) -> _Columns:
+    def start(cls, problem: ConvexProblem, alpha: torch.Tensor) -> _Columns:
         k = alpha.shape[1]
         t = products(problem.K, alpha) if bool(alpha.any()) else torch.zeros_like(alpha)
         number, factored = torch.arange(k), torch.zeros(k, dtype=torch.bool)
@@ -166,7 +166,7 @@ class _Columns:
         helped = (gap <= self.gap / 2) | (primal <= 0.9 * self.primal)
         self.gap, self.primal = (torch.where(helped, *x) for x in ((gap, self.gap), (primal, self.primal)))
         self.idle = torch.where(helped, 0, self.idle + 1)
-        self.factored = self.factored | (self.idle >= PATIENCE)
+        self.factored = self.factored | (self.idle >= IDLE_STEPS)
 
     def gap_at_alpha(self) -> tuple[torch.Tensor, torch.Tensor]:
         """P - D, infinite where α is not in the domain of the dual, and P."""

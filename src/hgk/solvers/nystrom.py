@@ -61,10 +61,7 @@ class Nystrom(Solver):
     centres = True
 
     def prepare(
-        self,
-        K: torch.Tensor,
-        sample_weight: torch.Tensor | None = None,
-        centres: torch.Tensor | None = None,
+        self, K: torch.Tensor, sample_weight: torch.Tensor | None = None, centres: torch.Tensor | None = None
     ) -> NystromState:
         """With ``centres``, K is that of rows and centres; without, that of the centres, and the rows are to come."""
         K_MM = (K if centres is None else centres).double()

@@ -17,7 +17,7 @@ from hgk.solvers.base import SQUARED, Solution, Solver, Status
 from hgk.solvers.least_squares import cholesky
 
 # λ in a row that have not gained, after which those beyond are left.
-PATIENCE = 1
+IDLE_LAMS = 1
 
 
 @dataclass(frozen=True)
@@ -151,9 +151,9 @@ class _Path:
 
     def walk(self, way: Iterable[int]) -> None:
         """As long as something is gained; past λ that are below the rounding of K, towards larger ones."""
-        left = PATIENCE
+        left = IDLE_LAMS
         for i in way:
             gained = self.gains(i)
-            left = PATIENCE if gained or gained is None else left - 1
+            left = IDLE_LAMS if gained or gained is None else left - 1
             if not left:
                 return

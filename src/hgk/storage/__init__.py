@@ -3,18 +3,4 @@
 from hgk.storage.atomic import WriteError, open_regular, write_atomically
 from hgk.storage.files import describe, load, register, save
 from hgk.storage.schema import ModelFileError, is_model
-from hgk.storage.texts import STEERING, printable
-
-__all__ = [
-    "STEERING",
-    "ModelFileError",
-    "WriteError",
-    "describe",
-    "is_model",
-    "load",
-    "open_regular",
-    "printable",
-    "register",
-    "save",
-    "write_atomically",
-]
+from hgk.storage.texts import STEERING, SentenceError, printable

@@ -11,14 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from hgk.storage.texts import printable
+from hgk.storage.texts import SentenceError
 
 
-class WriteError(ValueError):
+class WriteError(SentenceError):
     """A file that could not be written; the message is one sentence, and what was there is there still."""
-
-    def __init__(self, text: str):
-        super().__init__(printable(text))
 
 
 def write_atomically(path: str | os.PathLike, write: Callable[[BinaryIO], Any]) -> None:

@@ -6,10 +6,10 @@
     array, tensor                            {"array": name}, with "order": "F" where columns lie together
     storable object                          {"type": name of the class, field: value, ...}
 
-``Encoder`` walks an object; ``Decoder`` walks a type: it builds what the type allows and nothing else, so that a
-document decides about values, never about code. Where the type is a class, the document may name it or a subclass of
-it that is :func:`hgk.storable.storable`; where it is ``Any``, a plain value, an array, or any storable object. Fields
-that a document lacks take their defaults; that is how a class may grow without a new schema.
+``DocumentWriter`` walks an object; ``DocumentReader`` walks a type: it builds what the type allows and nothing else, so
+that a document decides about values, never about code. Where the type is a class, the document may name it or a
+subclass of it that is :func:`hgk.storable.storable`; where it is ``Any``, a plain value, an array, or any storable
+object. Fields that a document lacks take their defaults; that is how a class may grow without a new schema.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hgk.storable import KNOWN, Malformed
 DTYPES = {"float64", "float32", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool"}
 
 
-class Encoder:
+class DocumentWriter:
     """Collects arrays under the names of the places where they were met first; an array met twice is kept once."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Encoder:
         return self._known[key]
 
 
-class Decoder:
+class DocumentReader:
     """``decoder(document, type)`` for the ``arrays`` of one file."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -95,11 +95,9 @@ class Decoder:
             return self._mapping(document, arguments, place)
         if hint in (np.ndarray, torch.Tensor):
             return self._array(document, hint, place)
-        return (
-            self._plain(document, hint, place)
-            if hint in (bool, int, float, str)
-            else self._object(document, hint, place)
-        )
+        if hint in (bool, int, float, str):
+            return self._plain(document, hint, place)
+        return self._object(document, hint, place)
 
     def _plain(self, document: Any, kind: Any, place: str) -> Any:
         if kind is float and type(document) is int and abs(document) < 2**53:
@@ -117,11 +115,9 @@ class Decoder:
             return self._mapping(document, (Any, Any), place)
         if isinstance(document, dict) and "array" in document:
             return self._array(document, np.ndarray, place)
-        return (
-            self._object(document, object, place)
-            if isinstance(document, dict)
-            else self._plain(document, type(document), place)
-        )
+        if isinstance(document, dict):
+            return self._object(document, object, place)
+        return self._plain(document, type(document), place)
 
     def _one_of(self, document: Any, kinds: Sequence[Any], place: str) -> Any:
         if document is None and types.NoneType in kinds:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 # By their first bytes.
-KINDS = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"FEA1": "Feather", b"\xff\xff\xff\xff": "Arrow"}
+FILE_KINDS = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"FEA1": "Feather", b"\xff\xff\xff\xff": "Arrow"}
 # Every cell is a number or a reference in the end.
 PER_CELL = 8
 # Bytes of Parquet's values by their kinds; others are texts, of which no width is known.
@@ -36,11 +36,11 @@ class TooLarge(ValueError):
         self.size = size
 
 
-def kind_of(content: bytes) -> str | None:
-    return next((kind for magic, kind in KINDS.items() if content.startswith(magic)), None)
+def file_kind(content: bytes) -> str | None:
+    return next((kind for magic, kind in FILE_KINDS.items() if content.startswith(magic)), None)
 
 
-def read(content: bytes, most: int) -> Any:
+def read_columnar(content: bytes, most: int) -> Any:
     """The table of :mod:`pyarrow` in these bytes; TooLarge if it takes more than ``most`` of them."""
     import pyarrow as pa
     from pyarrow import feather

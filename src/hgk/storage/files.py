@@ -24,7 +24,7 @@ from hgk.events import Chosen, Judged, LeavesChosen, condensed, last, of_kind
 from hgk.model import Model
 from hgk.storable import KNOWN, Malformed, expect, storable
 from hgk.storage.atomic import WriteError, open_regular, write_atomically
-from hgk.storage.codec import Decoder, Encoder
+from hgk.storage.codec import DocumentReader, DocumentWriter
 from hgk.storage.schema import (
     BLANK,
     LONGEST_HEADER,
@@ -103,9 +103,9 @@ def _storable(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]
         kept["groups"] = {name: list(group) for name, group in kept["groups"].items()}
     forgotten = []
     for name, value in list(kept.items()):
-        encoder = Encoder()
+        encoder = DocumentWriter()
         try:
-            Decoder(encoder.arrays)(json.loads(_dumps(encoder(value))), Any)
+            DocumentReader(encoder.arrays)(json.loads(_dumps(encoder(value))), Any)
         except Malformed:
             forgotten.append(name)
             del kept[name]
@@ -265,7 +265,7 @@ def _shown(value: Scalar) -> Scalar:
 def _blob(saved: Saved, summary: dict[str, Any], note: dict[str, str]) -> bytearray:
     from safetensors.numpy import save as serialise
 
-    encoder = Encoder()
+    encoder = DocumentWriter()
     try:
         document = encoder(saved)
     except Malformed as reason:
@@ -295,11 +295,11 @@ def versions() -> dict[str, str]:
     """Of hgk and of what its numbers depend on."""
     from hgk import __version__
 
-    found = {"hgk": __version__, "python": platform.python_version()}
+    by_package = {"hgk": __version__, "python": platform.python_version()}
     for package in ("torch", "numpy", "scikit-learn"):
         with suppress(importlib.metadata.PackageNotFoundError):
-            found[package] = importlib.metadata.version(package)
-    return found
+            by_package[package] = importlib.metadata.version(package)
+    return by_package
 
 
 # ----------------------------------------------------------------------------------------------------- loading
@@ -319,7 +319,7 @@ def load(path: str | os.PathLike) -> HGKEstimator:
     except Exception as error:  # of safetensors: places that overlap, shapes that do not fit
         raise damaged(path, f"its arrays cannot be read: {one_line(error)}") from error
     try:
-        saved: Saved = Decoder(arrays)(description["model"], Saved, "model")
+        saved: Saved = DocumentReader(arrays)(description["model"], Saved, "model")
         return saved.restored()
     except Malformed as reason:
         raise damaged(path, str(reason)) from reason

@@ -23,8 +23,8 @@ from hgk.arrays import available_memory, gibibytes
 from hgk.model import MEASURES
 from hgk.storable import Malformed, expect
 from hgk.storage.atomic import open_regular
-from hgk.storage.codec import Decoder
-from hgk.storage.texts import printable
+from hgk.storage.codec import DocumentReader
+from hgk.storage.texts import SentenceError
 from hgk.storage.upgrades import SCHEMA, upgraded
 
 Scalar = str | bool | int | float
@@ -39,11 +39,8 @@ MOST_ENTRIES = 5_000_000
 PER_ENTRY = 120
 
 
-class ModelFileError(ValueError):
+class ModelFileError(SentenceError):
     """A model that cannot be written, or a file that is not one; the message is one sentence."""
-
-    def __init__(self, text: str):
-        super().__init__(printable(text))
 
 
 def is_model(file: BinaryIO) -> bool:
@@ -196,7 +193,7 @@ def _typed(document: Any, fields: Fields, place: str, only_given: bool = False) 
     """A mapping, whose entries of these names have these types."""
     if not isinstance(document, dict):
         raise Malformed(f"{place} is not a list of named entries")
-    decoder = Decoder({})
+    decoder = DocumentReader({})
     for name, kind in fields.items():
         if name in document:
             decoder(document[name], kind, f"{place}.{name}")

@@ -20,5 +20,12 @@ def printable(text: object, keep: str = "") -> str:
     return STEERING.sub(lambda c: c[0] if c[0] in keep else c[0].encode("unicode_escape").decode(), str(text))
 
 
+class SentenceError(ValueError):
+    """Says in one sentence what is wrong; names in it may come from anybody."""
+
+    def __init__(self, text: str):
+        super().__init__(printable(text))
+
+
 def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -8,17 +8,3 @@ from hgk.targets.numbers import Numbers
 from hgk.targets.pairs import Pairs
 from hgk.targets.quantiles import Quantiles
 from hgk.targets.scaling import Scaling
-
-__all__ = [
-    "Calibration",
-    "Classes",
-    "Coupling",
-    "FewValues",
-    "Numbers",
-    "Pairs",
-    "Quantiles",
-    "Refinement",
-    "Scaling",
-    "Target",
-    "pairs_of",
-]

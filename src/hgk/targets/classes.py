@@ -45,15 +45,15 @@ class Classes(Target):
     @classmethod
     def of(cls, y: np.ndarray, weight: np.ndarray, estimates: bool) -> Classes:
         """Of the rows of positive weight."""
-        found = np.unique(y[weight > 0])
-        if len(found) < 2:
+        classes = np.unique(y[weight > 0])
+        if len(classes) < 2:
             raise ValueError(
-                f"y holds the single class {str(found[0])!r} (among rows of positive weight); a classifier needs at "
+                f"y holds the single class {str(classes[0])!r} (among rows of positive weight); a classifier needs at "
                 "least two classes."
             )
-        plain = found.dtype.kind in "biuf"
-        kind = "" if plain else found.dtype.str if found.dtype.kind == "U" else "|O"
-        return cls(found if plain else tuple(found.tolist()), kind, estimates)
+        plain = classes.dtype.kind in "biuf"
+        kind = "" if plain else classes.dtype.str if classes.dtype.kind == "U" else "|O"
+        return cls(classes if plain else tuple(classes.tolist()), kind, estimates)
 
     @property
     def array(self) -> np.ndarray:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hgk.targets.numbers import Numbers
 
 # Values at most, and rows per value at least, on average.
-MOST, PER_VALUE = 40, 20
+MOST_VALUES, PER_VALUE = 40, 20
 # Powers to choose from; and for two values, where least squares on y is nearly right already.
 POWERS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0)
 POWERS_FOR_TWO = (1.0, 1.1, 1.2, 1.3)
@@ -60,7 +60,7 @@ class FewValues(Refinement):
         Labels lie in [-1, 1]; what differs by rounding is one value.
         """
         values = Y.round(decimals=9).unique() if Y.shape[1] == 1 else Y[:0, 0]
-        return [cls(numbers, values.cpu())] if 2 <= len(values) <= min(MOST, given // PER_VALUE) else []
+        return [cls(numbers, values.cpu())] if 2 <= len(values) <= min(MOST_VALUES, given // PER_VALUE) else []
 
     @property
     def outputs(self) -> int:

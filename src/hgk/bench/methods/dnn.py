@@ -14,9 +14,9 @@ from math import isfinite
 
 from hgk.arrays import threads
 from hgk.bench.methods import Fitted, Method
-from hgk.bench.networks import ARCHITECTURES, Schedule, choose
+from hgk.bench.networks import ARCHITECTURES, Schedule, choose_networks
 
-QUICK = ((100,), (100, 100), (100, 100, 100))
+SMALL_NETWORKS = ((100,), (100, 100), (100, 100, 100))
 
 
 class DNN(Method):
@@ -25,9 +25,9 @@ class DNN(Method):
     accelerated = True
 
     def fit(self, X, y, seed, effort):
-        candidates, schedule = (QUICK, Schedule(epochs=30)) if effort.quick else (ARCHITECTURES, Schedule())
+        candidates, schedule = (SMALL_NETWORKS, Schedule(epochs=30)) if effort.quick else (ARCHITECTURES, Schedule())
         with threads(effort.threads):
-            network = choose(X, y, candidates, schedule, seed=seed, device=effort.device)
+            network = choose_networks(X, y, candidates, schedule, seed=seed, device=effort.device)
         chosen = {
             "architecture": list(network.architecture),
             "validation": {"x".join(map(str, a)): e if isfinite(e) else None for a, e in network.candidates.items()},

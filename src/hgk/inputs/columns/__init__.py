@@ -8,10 +8,8 @@
 A kind from outside takes part after ``register``.
 """
 
-from hgk.inputs.columns.base import Column, Settings
+from hgk.inputs.columns.base import Column, ColumnSettings
 from hgk.inputs.columns.category import Category
 from hgk.inputs.columns.numeric import Numeric
-from hgk.inputs.columns.registry import KINDS, kind_of, register
+from hgk.inputs.columns.registry import COLUMN_KINDS, kind_of, register
 from hgk.inputs.columns.unchanged import Unchanged
-
-__all__ = ["KINDS", "Category", "Column", "Numeric", "Settings", "Unchanged", "kind_of", "register"]

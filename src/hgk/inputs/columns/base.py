@@ -19,7 +19,7 @@ from hgk.inputs.numerals import Marks
 
 
 @dataclass(frozen=True)
-class Settings:
+class ColumnSettings:
     """What becomes of numbers: a rank copy, robust scaling, and at most so many steps."""
 
     ranks: bool = True
@@ -69,7 +69,7 @@ class Column(ABC):
         """Whether steps can be made of these numbers."""
         return False
 
-    def learned(self, x: np.ndarray, weight: np.ndarray, settings: Settings) -> Column:
+    def learned(self, x: np.ndarray, weight: np.ndarray, settings: ColumnSettings) -> Column:
         """The column with the statistics of these numbers; this one, if it needs none."""
         return self
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hgk.inputs.cells import Cells, is_text, refusal
-from hgk.inputs.columns.base import Column, Settings
+from hgk.inputs.columns.base import Column, ColumnSettings
 from hgk.inputs.remarks import text_remark
 from hgk.storable import expect, storable, vector
 
@@ -20,7 +20,7 @@ from hgk.storable import expect, storable, vector
 MOST_CATEGORIES = 30
 # Rows that a category needs for an indicator, about one for each of five folds; in small tables a twentieth of the
 # rows, since there a few rows may be all that is known.
-FEWEST_ROWS, SMALL_SHARE = 5, 1 / 20
+FEWEST_OF_CATEGORY, SMALL_SHARE = 5, 1 / 20
 # An id: more different texts than this share of its rows, in a table of at least so many.
 ID_SHARE, ID_ROWS = 0.9, 10
 
@@ -70,7 +70,7 @@ class Category(Column):
     def shown(self, x: float) -> Any:
         return self.categories[int(x)] if x >= 0 else None
 
-    def learned(self, x: np.ndarray, weight: np.ndarray, settings: Settings) -> Category:
+    def learned(self, x: np.ndarray, weight: np.ndarray, settings: ColumnSettings) -> Category:
         present = ~np.isnan(x)
         mass = np.bincount(x[present].astype(int), weights=weight[present], minlength=max(1, len(self.categories)))
         codes, idle = np.argsort(-mass, kind="stable")[:MOST_CATEGORIES], ""
@@ -132,7 +132,7 @@ def _code_of_number(value: float, code: dict[Any, float]) -> float:
 
 def fewest_rows(rows: float) -> float:
     """How many rows a category needs for an indicator, in a table of so many."""
-    return min(FEWEST_ROWS, SMALL_SHARE * rows)
+    return min(FEWEST_OF_CATEGORY, SMALL_SHARE * rows)
 
 
 def is_id(distinct: float, rows: float) -> bool:

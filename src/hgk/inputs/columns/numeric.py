@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hgk.inputs.cells import Cells, is_text, refusal
-from hgk.inputs.columns.base import Column, Settings
+from hgk.inputs.columns.base import Column, ColumnSettings
 from hgk.inputs.numerals import Marks, cut, may_be_number, numbers
 from hgk.inputs.remarks import how_to_convert, merged_remark
 from hgk.storable import expect, storable, vector
@@ -106,7 +106,7 @@ class Numeric(Column):
     def varies(self, x: np.ndarray) -> bool:
         return len(np.unique(x[~np.isnan(x)])) > 2
 
-    def learned(self, x: np.ndarray, weight: np.ndarray, settings: Settings) -> Numeric:
+    def learned(self, x: np.ndarray, weight: np.ndarray, settings: ColumnSettings) -> Numeric:
         present = ~np.isnan(x)
         values, mass = _distribution(x[present], weight[present])
         below = np.cumsum(mass)

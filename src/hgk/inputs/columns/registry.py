@@ -9,7 +9,7 @@ from hgk.inputs.columns.numeric import Numeric
 from hgk.storable import KNOWN
 
 # The first that takes a column gets it.
-KINDS: list[type[Column]] = [Numeric, Category]
+COLUMN_KINDS: list[type[Column]] = [Numeric, Category]
 
 
 def register(kind: type[Column], before: type[Column] | None = None) -> None:
@@ -26,7 +26,7 @@ def register(kind: type[Column], before: type[Column] | None = None) -> None:
     --------
     >>> from dataclasses import dataclass
     >>> import numpy as np
-    >>> from hgk.inputs.columns import KINDS, Column, register
+    >>> from hgk.inputs.columns import COLUMN_KINDS, Column, register
     >>> from hgk.storable import storable
     >>> @storable
     ... @dataclass(frozen=True)
@@ -42,19 +42,19 @@ def register(kind: type[Column], before: type[Column] | None = None) -> None:
     ...     def __call__(self, x):
     ...         return np.nan_to_num(x)[:, None] / 60
     >>> register(Minutes)
-    >>> [kind.__name__ for kind in KINDS]
+    >>> [kind.__name__ for kind in COLUMN_KINDS]
     ['Numeric', 'Category', 'Minutes']
-    >>> KINDS.remove(Minutes)
+    >>> COLUMN_KINDS.remove(Minutes)
     """
     if KNOWN.get(kind.__name__) is not kind:
         raise TypeError(f"{kind.__name__} was registered, which model files cannot hold; declare it by hgk.storable.")
-    KINDS[:] = [other for other in KINDS if other.__name__ != kind.__name__]
-    KINDS.insert(len(KINDS) if before is None else KINDS.index(before), kind)
+    COLUMN_KINDS[:] = [other for other in COLUMN_KINDS if other.__name__ != kind.__name__]
+    COLUMN_KINDS.insert(len(COLUMN_KINDS) if before is None else COLUMN_KINDS.index(before), kind)
 
 
 def kind_of(cells: Cells) -> type[Column]:
     """The kind that takes this column; one sentence if there is none."""
-    for kind in KINDS:
+    for kind in COLUMN_KINDS:
         if kind.takes(cells):
             return kind
     raise refusal(cells.values, cells.name)

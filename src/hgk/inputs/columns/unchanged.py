@@ -13,7 +13,7 @@ from hgk.inputs.numerals import Marks
 from hgk.storable import storable
 
 # The largest number that a kernel takes as it is: squares of it, times weights, must be numbers.
-LARGEST = 1e100
+LARGEST_NUMBER = 1e100
 
 
 @storable
@@ -51,10 +51,10 @@ class Unchanged(Column):
                 f"Column {self.name!r} has missing cells, and the kernel given takes columns as they are; fill them, "
                 "or give a kernel that an estimator has learned."
             )
-        if np.abs(x).max(initial=0) > LARGEST:
+        if np.abs(x).max(initial=0) > LARGEST_NUMBER:
             raise ValueError(
                 f"Column {self.name!r} holds {x[np.abs(x).argmax()]:g}, and the kernel given takes columns as they "
-                f"are, up to {LARGEST:g}; divide it, or give a kernel that an estimator has learned."
+                f"are, up to {LARGEST_NUMBER:g}; divide it, or give a kernel that an estimator has learned."
             )
         return x[:, None]
 

@@ -5,5 +5,3 @@ from hgk.kernels.nodes.columns import ColumnKind
 from hgk.kernels.nodes.oblique import Oblique
 from hgk.kernels.nodes.rough import Rough
 from hgk.kernels.nodes.smooth import Smooth
-
-__all__ = ["Batch", "ColumnKind", "Members", "NodeKind", "Oblique", "Rough", "Smooth", "Tiles", "Twin"]

@@ -144,7 +144,7 @@ def trial_of(
     return trial
 
 
-def choose(trials: Sequence[Trial], task: Task, judges: Judges, progress: Progress, most: int) -> list[Trial]:
+def choose_kinds(trials: Sequence[Trial], task: Task, judges: Judges, progress: Progress, most: int) -> list[Trial]:
     """At most so many kinds to be averaged, the best first.
 
     The learned kinds but those better left out, if they are clearly better than plain; otherwise plain, and what gains

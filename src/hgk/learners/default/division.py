@@ -10,10 +10,9 @@ import numpy as np
 import torch
 
 from hgk.events import LeavesChosen, LeavesJudged
-from hgk.learners.default.average import Trial as KindTrial
-from hgk.learners.default.average import mean_lam, told
-from hgk.learners.default.leaves import Handed, Judgement, Plan, Trial, best_share, grow
-from hgk.machines import Machine, MeanOfMachines, train, train_on_centres
+from hgk.learners.default.average import Trial, mean_lam, told
+from hgk.learners.default.leaves import Handed, Judgement, LeafPlan, LeafTrial, best_share, grow
+from hgk.machines import Machine, MeanOfMachines, Rows, train, train_on_centres
 from hgk.search import mean_kernel
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 class Division:
     """What was decided on the rows set aside."""
 
-    plan: Plan
+    plan: LeafPlan
     partitions: int
     share: float  # of the machine on all rows
     t: torch.Tensor  # predictions of the rows set aside that were judged
@@ -34,22 +33,22 @@ class Division:
     refinement: Refinement | None
 
 
-def handed(chosen: Sequence[KindTrial], n: float) -> list[Handed]:
+def handed(chosen: Sequence[Trial], n: float) -> list[Handed]:
     """The kernels that leaves begin with, the best kind's first, and c = nλ."""
     return [Handed(kernel, trial.lam * n) for trial in chosen for kernel in trial.kernels[:1]]
 
 
-def plans(fit: Fit) -> tuple[list[Plan], list[Plan]]:
+def plans(fit: Fit) -> tuple[list[LeafPlan], list[LeafPlan]]:
     """Plans that are compared first, and sizes that are then compared with the best of them."""
     settings, n = fit.settings, len(fit.task.rows)
     place = 0 if fit.exact else 1
     sizes = [int(share * n) + 1 for share in settings.leaf_shares] if fit.exact else list(settings.leaf_rows)
     rate, batch = settings.leaf_rates[place], settings.leaf_batches[place]
-    first = [Plan(sizes[0], steps, rate, batch) for steps in (settings.leaf_steps, 0)]
-    return first, [Plan(size, 0, rate, batch) for size in sizes[1:]]
+    first = [LeafPlan(sizes[0], steps, rate, batch) for steps in (settings.leaf_steps, 0)]
+    return first, [LeafPlan(size, 0, rate, batch) for size in sizes[1:]]
 
 
-def judge_division(fit: Fit, chosen: Sequence[KindTrial]) -> Division | None:
+def judge_division(fit: Fit, chosen: Sequence[Trial]) -> Division | None:
     """Compare leaves with the machine on all rows, on rows that no gradient has seen; None if that is as good."""
     task, settings = fit.task, fit.settings
     if task.rows.given < settings.divided or not fit.wanted.problem.exact or fit.progress.cut():
@@ -60,24 +59,24 @@ def judge_division(fit: Fit, chosen: Sequence[KindTrial]) -> Division | None:
     smallest = min(plan.size for plan in (*first, *others)) * 4 // 5
     kernels, rest = handed(chosen, float(task.rows.weight.sum())), task.training_part(fold)
     largest = len(rest) if fit.exact else settings.branch_rows
-    trial = Trial(task.rows, rest, out, kernels, smallest, largest, fit.rng, settings, fit.progress, task.clip)
+    trial = LeafTrial(task.rows, rest, out, kernels, smallest, largest, fit.rng, settings, fit.progress, task.clip)
     rows = task.rows[trial.index]
     if len(rows) < 100:
         return None
     judged = [_judged(fit, trial, plan) for plan in first]
     steps = min(judged, key=lambda one: _error(one, rows)).plan.steps
     for plan in others:  # as long as other sizes are better
-        judged.append(_judged(fit, trial, Plan(plan.size, steps, plan.rate, plan.batch)))
+        judged.append(_judged(fit, trial, LeafPlan(plan.size, steps, plan.rate, plan.batch)))
         if _error(judged[-1], rows) > min(_error(one, rows) for one in judged[:-1]):
             break
     return _decided(fit, chosen, min(judged, key=lambda one: _error(one, rows)), trial, rest)
 
 
-def _error(judgement: Judgement, rows) -> float:
+def _error(judgement: Judgement, rows: Rows) -> float:
     return float(rows.weight @ ((judgement.t.mean(0) - rows.Y) ** 2).sum(1) / rows.weight.sum())
 
 
-def _judged(fit: Fit, trial: Trial, plan: Plan) -> Judgement:
+def _judged(fit: Fit, trial: LeafTrial, plan: LeafPlan) -> Judgement:
     judgement, rows = trial.judge(plan, fit.executor), fit.task.rows[trial.index]
     event = LeavesJudged(
         size=plan.size,
@@ -90,7 +89,7 @@ def _judged(fit: Fit, trial: Trial, plan: Plan) -> Judgement:
 
 
 def _decided(
-    fit: Fit, chosen: Sequence[KindTrial], best: Judgement, trial: Trial, rest: torch.Tensor
+    fit: Fit, chosen: Sequence[Trial], best: Judgement, trial: LeafTrial, rest: torch.Tensor
 ) -> Division | None:
     task, settings, plan = fit.task, fit.settings, best.plan
     rows = task.rows[trial.index]
@@ -98,9 +97,10 @@ def _decided(
     partitions = int(np.clip(settings.partitioned // len(task.whole), least, most))
     t_0 = machine_beside(fit, chosen, rest)(rows.X).clamp(-task.clip, task.clip).to(rows.Y)
     share = round(20 * best_share(t_0 - rows.Y, best.t - rows.Y, rows.weight, partitions)) / 20
+    share = 0.0 if share < settings.least_share else share
     t = share * t_0 + (1 - share) * best.t.mean(0)
     gain, error = rows.mean(((t_0 - rows.Y) ** 2 - (t - rows.Y) ** 2).sum(1))
-    taken = share < 0.95 and gain > error
+    taken = share < 0.95 and gain > (error if fit.exact else 0.0)  # on centres the machine on all rows is no refuge
     refinement = None if task.refinement is None else task.refinement.sharpened(t, rows)
     more: dict[str, Any] = told(t, rows, refinement)
     alone = told(t_0, rows, None if task.refinement is None else task.refinement.sharpened(t_0, rows))
@@ -122,17 +122,17 @@ def _decided(
     return Division(plan, partitions, share, t, trial.index, optimism, refinement)
 
 
-def machine_beside(fit: Fit, chosen: Sequence[KindTrial], index: torch.Tensor) -> Machine:
+def machine_beside(fit: Fit, chosen: Sequence[Trial], index: torch.Tensor) -> Machine:
     """The machine on all of these rows of the task or, where they are too many, on some centres."""
     task, settings = fit.task, fit.settings
     if fit.exact:
         kernels, _ = fit.kernels_of(chosen, len(index))
         return train(mean_kernel(kernels), task.rows[index], mean_lam(chosen))
     order = torch.from_numpy(fit.rng.permutation(len(index))[: settings.beside])
-    return _on_few_centres(fit, chosen[0], task.rows[index[order]])
+    return on_few_centres(fit, chosen[0], task.rows[index[order]])
 
 
-def _on_few_centres(fit: Fit, trial: KindTrial, rows) -> Machine:
+def on_few_centres(fit: Fit, trial: Trial, rows: Rows) -> Machine:
     settings = fit.settings
     order = torch.from_numpy(fit.rng.permutation(len(rows)))
     centres, held_out = settings.centres_beside, min(settings.rows_for_lam, len(rows) // 5)
@@ -141,14 +141,14 @@ def _on_few_centres(fit: Fit, trial: KindTrial, rows) -> Machine:
     return train_on_centres(trial.kernels_for(centres)[0], rows, lams, *parts, fit.task.clip, fit.progress)
 
 
-def divided(fit: Fit, division: Division, chosen: Sequence[KindTrial], whole: Machine | None) -> Machine:
+def divided(fit: Fit, division: Division, chosen: Sequence[Trial], whole: Machine | None) -> Machine:
     """The mean of the partitions, and of the machine on all rows by its share."""
     rows = fit.task.whole
     X = rows.X if fit.exact else rows.X.float()
     kernels = handed(chosen, float(rows.weight.sum()))
 
     def stand_in() -> Machine:
-        return whole if whole is not None else _on_few_centres(fit, chosen[0], rows)
+        return whole if whole is not None else on_few_centres(fit, chosen[0], rows)
 
     grown: list[Machine] = []
     for number in range(division.partitions):

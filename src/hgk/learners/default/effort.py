@@ -15,14 +15,14 @@ from hgk.learners.default.kinds import Kind, columns_of
 from hgk.learners.default.settings import Settings
 from hgk.optimisers import Adam
 from hgk.optimisers.recorded import RecordedRun
-from hgk.optimisers.runs import Run
+from hgk.optimisers.runs import AdamRun
 from hgk.optimisers.steps import Steps
 from hgk.progress import Progress
 from hgk.search import Task
 
 
 @dataclass(frozen=True)
-class Effort:
+class LearningEffort:
     """How much is tried: the first ``kinds`` kinds, steps of each and rows per step; then further ones.
 
     Small batches find the way at a quarter of the cost; larger ones tell more about the weights that all rows want,
@@ -41,7 +41,7 @@ class Effort:
 ALL = 9  # kinds
 
 
-def usual_effort(n: float, features: int, outputs: int = 1, settings: Settings | None = None) -> Effort:
+def usual_effort(n: float, features: int, outputs: int = 1, settings: Settings | None = None) -> LearningEffort:
     """Without a budget. Few rows: few steps, before the criterion is overfitted. Many features: more weights to learn
     from all rows. Many outputs: a step tells more.
     """
@@ -49,11 +49,11 @@ def usual_effort(n: float, features: int, outputs: int = 1, settings: Settings |
     if settings.effort is not None:
         return settings.effort
     if n < settings.many:
-        return Effort(ALL, int(np.interp(n, [100, 1000, settings.many], [40, 80, 150])), 501)
+        return LearningEffort(ALL, int(np.interp(n, [100, 1000, settings.many], [40, 80, 150])), 501)
     more = int(np.interp(outputs, [7, 10], settings.second_steps))
     reach = [settings.several, 2 * settings.several]
     last, rows = (int(np.interp(features, reach, ends)) for ends in (settings.last_steps, settings.last_batch))
-    return Effort(ALL, *settings.first, more, settings.second_batch, last, rows)
+    return LearningEffort(ALL, *settings.first, more, settings.second_batch, last, rows)
 
 
 # What a budget may buy, in the order of cost: kinds, steps and rows per step of the first round; steps and rows of the
@@ -124,7 +124,7 @@ class Budget:
 
     # ---------------------------------------------------------------------------------------------- three rounds
 
-    def first(self, usual: Effort, folds: int, workers: int) -> Effort:
+    def first(self, usual: LearningEffort, folds: int, workers: int) -> LearningEffort:
         """The largest first round for a part of the time; with few rows, where it is the only one, for most of it."""
         many = self.rows.given >= self.settings.many
         options = [(kinds, steps if many else min(steps, 2 * usual.steps), batch) for kinds, steps, batch in FIRST]
@@ -133,9 +133,9 @@ class Budget:
             judging = self.judging(kinds, folds, workers)
             return self.steps(steps, batch, kinds, folds, workers) + (0.35 if many else 1.0) * judging
 
-        return Effort(*self.largest(options, SHARES[0] if many else SHARES[1], price))
+        return LearningEffort(*self.largest(options, SHARES[0] if many else SHARES[1], price))
 
-    def second(self, effort: Effort, folds: int, workers: int) -> tuple[int, int]:
+    def second(self, effort: LearningEffort, folds: int, workers: int) -> tuple[int, int]:
         """Steps and rows of the second round."""
 
         def price(steps: int, batch: int) -> float:
@@ -154,7 +154,7 @@ def _seconds_per_step(kind: Kind, task: Task, rng, batch: int) -> float:
     kernel = HierarchicalKernel(architecture, architecture.start(task.rows.spread, rng))
     steps = Steps(Adam(batch=batch), kernel, task.rows, rng, Progress())
     # a recorded step, without the recording: an upper bound
-    run, seconds = steps.begin(RecordedRun if steps.recordable else Run), []
+    run, seconds = steps.begin(RecordedRun if steps.recordable else AdamRun), []
     for _ in range(3):
         start = time.perf_counter()
         run.advance()

@@ -25,9 +25,9 @@ from hgk.events import Centres, Optimism, Planned, Refined
 from hgk.executor import Executor, Search
 from hgk.kernels import HierarchicalKernel, pruned
 from hgk.learners.base import Learned, Learner
-from hgk.learners.default.average import PLAIN, Averages, Trial, choose, mean_lam, optimism, trial_of
-from hgk.learners.default.division import Division, divided, judge_division
-from hgk.learners.default.effort import SPEED, Budget, Effort, centres_for, usual_effort
+from hgk.learners.default.average import PLAIN, Averages, Trial, choose_kinds, mean_lam, optimism, trial_of
+from hgk.learners.default.division import Division, divided, judge_division, on_few_centres
+from hgk.learners.default.effort import SPEED, Budget, LearningEffort, centres_for, usual_effort
 from hgk.learners.default.judge import Judge, Judges, Verdict, at_every_lam, held_out, judge_lams, judge_plain
 from hgk.learners.default.kinds import Build, Kind, columns_of, kinds_for, mixed
 from hgk.learners.default.settings import Settings
@@ -37,9 +37,6 @@ from hgk.optimisers import Adam
 from hgk.optimisers.steps import Steps
 from hgk.progress import Progress
 from hgk.search import Convex, Task, mean_kernel
-
-# Where targets learn.
-AT_REST = device_of("cpu")
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ class Fit:
         plain = self.refine() if self.wanted.problem.exact else None
         effort, budget = self.plan()
         trials, self.judges = Trials(self, effort, budget).judged(plain)
-        chosen = choose(trials, self.task, self.judges, self.progress, self.settings.members if self.exact else 1)
+        chosen = choose_kinds(trials, self.task, self.judges, self.progress, self.settings.members if self.exact else 1)
         division = judge_division(self, chosen)
         chosen = self.last_round(chosen, effort, budget, division)
         seconds = None if self.learner.budget is None else self.learner.budget - (time.monotonic() - self.begun)
@@ -131,10 +128,11 @@ class Fit:
         else:
             self.task = self.wanted.squared
         if target.calibrates:
-            target = target.fitted(division.t.cpu(), self.task.rows[division.index].to(AT_REST))
+            target = target.fitted(division.t.cpu(), self.task.rows[division.index].to(device_of("cpu")))
         whole = None
         if division.share:
-            whole = self.train(chosen, self.task, None) if self.exact else self._on_centres(chosen[0], self.task, None)
+            rows = self.task.whole
+            whole = self.train(chosen, self.task, None) if self.exact else on_few_centres(self, chosen[0], rows)
         return Learned(divided(self, division, chosen, whole), target)
 
     # ------------------------------------------------------------------------------------------------- planning
@@ -183,7 +181,7 @@ class Fit:
         operations = sum(lams * len(judge.machine) ** 3 / 3 for judge in self.judges.values())
         return budget is None or operations / SPEED < 0.1 * budget
 
-    def plan(self) -> tuple[Effort, Budget | None]:
+    def plan(self) -> tuple[LearningEffort, Budget | None]:
         """The usual effort, or what the budget buys."""
         task, seconds = self.task, self.learner.budget
         outputs = task.rows.Y.shape[1]
@@ -200,7 +198,7 @@ class Fit:
     # ------------------------------------------------------------------------------------------------- training
 
     def last_round(
-        self, chosen: list[Trial], effort: Effort, budget: Budget | None, division: Division | None
+        self, chosen: list[Trial], effort: LearningEffort, budget: Budget | None, division: Division | None
     ) -> list[Trial]:
         """Measure optimism, then some last steps of the learned kernels on all rows, where there are many."""
         if budget is not None and self.task.rows.given >= self.settings.many:
@@ -224,7 +222,7 @@ class Fit:
         if self.exact or division is not None:
             self.progress.report(Optimism(ratio=ratio))
 
-    def _last_steps(self, chosen: Sequence[Trial], effort: Effort) -> list[Trial]:
+    def _last_steps(self, chosen: Sequence[Trial], effort: LearningEffort) -> list[Trial]:
         """On all rows, also on those set aside and watched, more than a quarter.
 
         With larger batches still, and at so low a rate that what was chosen stays what it is, also the width that the
@@ -309,7 +307,7 @@ def _crossed(options: torch.Tensor, y: torch.Tensor, share: torch.Tensor) -> flo
 class Trials:
     """Plain, and every kind on every fold set aside, as many at a time as there are workers."""
 
-    def __init__(self, fit: Fit, effort: Effort, budget: Budget | None):
+    def __init__(self, fit: Fit, effort: LearningEffort, budget: Budget | None):
         self.fit, self.effort, self.budget = fit, effort, budget
         task, judges = fit.task, fit.judges
         self.kinds = fit.learner.kinds(task)[: effort.kinds]
@@ -345,7 +343,7 @@ class Trials:
         if plain is not None and fit.learner.build is None:
             named.insert(0, (PLAIN, [v for v, fold in zip(plain, fit.judges, strict=True) if fold in through]))
         parts = fit.task, through, fit.settings, fit.progress
-        return [trial_of(name, own, *parts) for name, own in named if all(own)], through  # type: ignore[arg-type]
+        return [trial_of(name, judged, *parts) for name, judged in named if all(judged)], through  # type: ignore[arg-type]
 
     def _plain(self) -> Search[list[Verdict]]:
         yield from ()  # it asks for nothing
@@ -374,7 +372,7 @@ class Trials:
 class Attempt:
     """One kind on one fold: its rounds, and the verdict."""
 
-    def __init__(self, kind: Kind, effort: Effort, fit: Fit, judge: Judge, part: Rows, rng, progress: Progress):
+    def __init__(self, kind: Kind, effort: LearningEffort, fit: Fit, judge: Judge, part: Rows, rng, progress: Progress):
         self.kind, self.task, self.settings, self.judge = kind, fit.task, fit.settings, judge
         self.rng, self.progress = rng, progress
         self.part = part  # the judge's training rows, which all kinds share

@@ -32,15 +32,15 @@ from hgk.machines import InLeaves, Machine, Partition, Rows, partition
 from hgk.optimisers import Adam
 from hgk.optimisers.steps import Steps
 from hgk.progress import Progress
-from hgk.solvers import Cholesky
+from hgk.solvers.least_squares import cholesky
 
 if TYPE_CHECKING:
     from hgk.executor import Executor
     from hgk.learners.default.settings import Settings
 
-Run = Callable[[Sequence[Callable]], list]
+RunJobs = Callable[[Sequence[Callable]], list]
 # Factors by which a leaf may change its width and c, one after the other as long as that helps, and how often.
-NARROWER, QUIETER, TRIES = 0.8, 0.5, 2
+NARROWER, QUIETER, LEAF_TRIES = 0.8, 0.5, 2
 # Rows of a leaf up to which it does, since every try takes a factor and its inverse.
 TUNED = 1500
 # c below this drowns in the rounding of a kernel matrix in single precision.
@@ -48,7 +48,7 @@ LEAST_C = 1e-4
 
 
 @dataclass(frozen=True)
-class Plan:
+class LeafPlan:
     """At most so many rows in a leaf, and steps of every node at this rate on batches of so many rows."""
 
     size: int
@@ -83,7 +83,7 @@ def metric(kernel: HierarchicalKernel, X: torch.Tensor) -> torch.Tensor:
     return torch.where(deviation > 0, (share / deviation.clamp_min(1e-300) ** 2).sqrt(), 0.0)
 
 
-class Tree:
+class HandingTree:
     """A partition's tree, along which kernels are handed down.
 
     Nodes are numbered as in ``Partition.children``: splits from 0, leaf l by -1 - l.
@@ -110,7 +110,7 @@ class Tree:
                 waiting += reversed(self.parts.children[node].tolist())
         return leaves
 
-    def hand_down(self, handed: Handed, nodes: Sequence[int], plan: Plan, run: Run) -> dict[int, Handed]:
+    def hand_down(self, handed: Handed, nodes: Sequence[int], plan: LeafPlan, run: RunJobs) -> dict[int, Handed]:
         """The kernels of these nodes, level by level, from that of the top."""
         if not plan.steps:
             return dict.fromkeys(nodes, handed)
@@ -126,7 +126,7 @@ class Tree:
             wanted -= set(level)
         return {node: known[node] for node in nodes}
 
-    def learn(self, node: int, handed: Handed, plan: Plan) -> Handed:
+    def learn(self, node: int, handed: Handed, plan: LeafPlan) -> Handed:
         """Some steps on rows of the node."""
         rng, members = np.random.default_rng([self.seed, node + len(self.parts)]), self.members(node)
         if self.progress.cut() or len(members) < 2 or handed.kernel.architecture.tied:
@@ -153,14 +153,15 @@ def trained(handed: Handed, rows: Rows, clip: float) -> Leaf:
     def at(factor: float) -> torch.Tensor:
         return torch.mul(S, -((handed.kernel.gamma * factor) ** -2)).exp_()
 
-    tries = TRIES if len(rows) <= TUNED else 0
-    factor = _smallest(lambda factor: left_out(at(factor), rows, c, clip), 1.0, NARROWER, tries)
+    tries = LEAF_TRIES if len(rows) <= TUNED else 0
+    factor = _smallest(lambda factor: left_out_error(at(factor), rows, c, clip), 1.0, NARROWER, tries)
     K = at(factor)
-    c = _smallest(lambda c: left_out(K, rows, c, clip), c, QUIETER, tries)
-    solver, kernel = Cholesky(), handed.kernel.with_gamma(handed.kernel.gamma * factor)
-    state = solver.prepare(K.double(), rows.weight, overwrite=True)
-    solved = solver.solve(state, rows.Y, c / float(rows.weight.sum()))
-    return Leaf(kernel, c, solved.alpha, solved.stats["ridge_added"])
+    c = _smallest(lambda c: left_out_error(K, rows, c, clip), c, QUIETER, tries)
+    kernel = handed.kernel.with_gamma(handed.kernel.gamma * factor)
+    L, ridge = cholesky(K, c / rows.weight, rounded=True)
+    if ridge:  # c is below the rounding of single precision
+        L, ridge = cholesky(kernel.matrix(rows.X.double()), c / rows.weight)
+    return Leaf(kernel, c, torch.cholesky_solve(rows.Y, L), ridge)
 
 
 def _smallest(value: Callable[[float], float], start: float, factor: float, tries: int) -> float:
@@ -177,7 +178,7 @@ def _smallest(value: Callable[[float], float], start: float, factor: float, trie
     return place
 
 
-def left_out(K: torch.Tensor, rows: Rows, c: float, clip: float) -> float:
+def left_out_error(K: torch.Tensor, rows: Rows, c: float, clip: float) -> float:
     """The error of clipped predictions of rows that were left out (see :mod:`hgk.criteria`)."""
     if c < LEAST_C:
         return float("inf")
@@ -195,7 +196,7 @@ def left_out(K: torch.Tensor, rows: Rows, c: float, clip: float) -> float:
 class Judgement:
     """A plan on the rows set aside that were judged: predictions of two partitions, and their leaves."""
 
-    plan: Plan
+    plan: LeafPlan
     t: torch.Tensor  # (2, rows, outputs), clipped
     leaves: list[tuple[Handed, torch.Tensor]]  # with their rows
     seconds: float  # of one worker, for every row that leaves were made of
@@ -206,11 +207,11 @@ class Branch:
     """A part of the rows that is divided twice, and the rows set aside that fall into it."""
 
     number: int
-    trees: tuple[Tree, Tree]
+    trees: tuple[HandingTree, HandingTree]
     out: torch.Tensor
 
 
-class Trial:
+class LeafTrial:
     """Leaves of two partitions, grown on rows that are not set aside; where rows are many, in some branches alone."""
 
     def __init__(
@@ -229,7 +230,7 @@ class Trial:
         self.rows, self.kernels, self.settings, self.clip = rows, [*kernels, *kernels][:2], settings, clip
         self.scales = [metric(handed.kernel, rows.X) for handed in self.kernels]
         whole = partition(rows.X, self.scales[0], largest, rng, index=rest)
-        self.tree = Tree(rows, whole, int(rng.integers(2**32)), settings.map_penalty, progress)
+        self.tree = HandingTree(rows, whole, int(rng.integers(2**32)), settings.map_penalty, progress)
         leaf, numbers = whole.route(rows.X[out]).cpu(), rng.permutation(len(whole))[: settings.branches]
         self.branches = []
         for number in sorted(numbers.tolist()):
@@ -239,7 +240,7 @@ class Trial:
                 for t, scale in enumerate(self.scales)
             ]
             seeds = rng.integers(2**32, size=2).tolist()
-            trees = [Tree(rows, p, s, settings.map_penalty, progress) for p, s in zip(parts, seeds, strict=True)]
+            trees = [HandingTree(rows, p, s, settings.map_penalty, progress) for p, s in zip(parts, seeds, strict=True)]
             self.branches.append(Branch(number, (trees[0], trees[1]), out[leaf == number]))
 
     @cached_property
@@ -247,7 +248,7 @@ class Trial:
         """The rows set aside that are judged."""
         return torch.cat([branch.out for branch in self.branches])
 
-    def judge(self, plan: Plan, executor: Executor) -> Judgement:
+    def judge(self, plan: LeafPlan, executor: Executor) -> Judgement:
         begun, nodes = time.monotonic(), [-1 - branch.number for branch in self.branches]
         known = [self.tree.hand_down(handed, nodes, plan, executor.run) for handed in self.kernels]
         jobs = [
@@ -270,12 +271,12 @@ class Trial:
 
         def error(handed: Handed, members: torch.Tensor) -> float:
             rows = self.rows[members]
-            return left_out(handed.kernel.matrix(rows.X.float()), rows, handed.c, self.clip)
+            return left_out_error(handed.kernel.matrix(rows.X.float()), rows, handed.c, self.clip)
 
         return float(np.mean(executor.run([partial(error, *leaf) for leaf in some])))
 
     def _grow(
-        self, tree: Tree, handed: Handed, out: torch.Tensor, plan: Plan
+        self, tree: HandingTree, handed: Handed, out: torch.Tensor, plan: LeafPlan
     ) -> tuple[torch.Tensor, list[tuple[Handed, torch.Tensor]]]:
         """Predictions of the rows set aside, and the leaves with their rows."""
         nodes = tree.leaves_of(plan.size)
@@ -314,7 +315,7 @@ def grow(
     rows: Rows,
     X: torch.Tensor,
     handed: Handed,
-    plan: Plan,
+    plan: LeafPlan,
     number: int,
     rng: np.random.Generator,
     settings: Settings,
@@ -328,7 +329,7 @@ def grow(
     ``X`` are the rows that the machine keeps, in the precision that it computes in.
     """
     parts = partition(rows.X, metric(handed.kernel, rows.X), plan.size, rng, principal=number == 0)
-    tree = Tree(rows, parts, int(rng.integers(2**32)), settings.map_penalty, progress)
+    tree = HandingTree(rows, parts, int(rng.integers(2**32)), settings.map_penalty, progress)
     nodes = [-1 - leaf for leaf in range(len(parts))]
     known = tree.hand_down(handed, nodes, plan, executor.run)
     leaves: list[Leaf] = []

@@ -15,7 +15,7 @@ from hgk.learners.default.kinds import KINDS, Kind
 if TYPE_CHECKING:
     import torch
 
-    from hgk.learners.default.effort import Effort
+    from hgk.learners.default.effort import LearningEffort
     from hgk.targets import Refinement, Target
 
 
@@ -29,7 +29,7 @@ class Settings:
 
     kinds: tuple[Kind, ...] = KINDS
     # How much is tried without a budget; None: by the numbers of rows, features and outputs.
-    effort: Effort | None = None
+    effort: LearningEffort | None = None
     # Then, from ``many`` rows: steps and rows per step of the first round; steps of the second with few and with many
     # outputs, and its rows per step; steps and rows per step of the last, each with few and with many features.
     first: tuple[int, int] = (100, 401)
@@ -92,7 +92,9 @@ class Settings:
     # Partitions that are averaged: at most and at least so many, and so many rows in all in between.
     partitions: tuple[int, int] = (4, 2)
     partitioned: float = 1.5e6
-    # Centres of the machine on all rows beside leaves, and rows by which it is judged.
+    # A smaller share of the machine on all rows is none: it takes time in every prediction.
+    least_share: float = 0.15
+    # Centres of that machine where it is not exact, and rows by which it is judged.
     centres_beside: int = 1_000
     beside: int = 50_000
 

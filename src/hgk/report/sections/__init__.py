@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 from hgk.report.sections.base import Section, Subject
-from hgk.report.sections.columns import Columns
-from hgk.report.sections.data import Data
-from hgk.report.sections.effects import Effects
-from hgk.report.sections.error import Error
-from hgk.report.sections.kernel import Kernel
-from hgk.report.sections.learning import Learning
-from hgk.report.sections.pairs import Pairs
-from hgk.report.sections.predictions import Predictions
-from hgk.report.sections.settings import Settings
-from hgk.report.sections.worst import WorstRows
+from hgk.report.sections.columns import ColumnsSection
+from hgk.report.sections.data import DataSection
+from hgk.report.sections.effects import EffectsSection
+from hgk.report.sections.error import ErrorSection
+from hgk.report.sections.kernel import KernelSection
+from hgk.report.sections.learning import LearningSection
+from hgk.report.sections.pairs import PairsSection
+from hgk.report.sections.predictions import PredictionsSection
+from hgk.report.sections.settings import SettingsSection
+from hgk.report.sections.worst import WorstRowsSection
 
 __all__ = ["Section", "Subject", "register", "registered", "unregister"]
 
 # The key under which a page holds what all scripts share.
 SHARED = "about"
 _sections: list[type[Section]] = [
-    Error,
-    Kernel,
-    Columns,
-    Effects,
-    Pairs,
-    Learning,
-    Predictions,
-    WorstRows,
-    Data,
-    Settings,
+    ErrorSection,
+    KernelSection,
+    ColumnsSection,
+    EffectsSection,
+    PairsSection,
+    LearningSection,
+    PredictionsSection,
+    WorstRowsSection,
+    DataSection,
+    SettingsSection,
 ]
 
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from importlib.resources import files
 from typing import Any, ClassVar
 
 from hgk.insight import NewRows, plain_remark
 from hgk.insight.errors import LOO
 from hgk.insight.fitted import Estimator, column_names, most_important, output_names, training_of
 from hgk.model import Model, Training
-from hgk.report.values import cut
+from hgk.report.values import cut_name
+from hgk.report.web import text_of
 
 # Columns that figures and tables show at most.
 IMPORTANT = 20
@@ -46,11 +46,11 @@ class Subject:
 
     @cached_property
     def columns(self) -> list[str]:
-        return [cut(name) for name in column_names(self.estimator)]
+        return [cut_name(name) for name in column_names(self.estimator)]
 
     @cached_property
     def outputs(self) -> list[str]:
-        return [cut(name) for name in output_names(self.estimator)]
+        return [cut_name(name) for name in output_names(self.estimator)]
 
     @cached_property
     def order(self) -> list[int]:
@@ -120,10 +120,10 @@ class Section(ABC):
 
 def script_of(name: str) -> str:
     """A script that lies in this folder."""
-    return files("hgk.report.sections").joinpath(f"{name}.js").read_text(encoding="utf-8")
+    return text_of(f"{name}.js", "hgk.report.sections")
 
 
-def select(key: str, label: str, options: Mapping[str, str]) -> str:
+def choice(key: str, label: str, options: Mapping[str, str]) -> str:
     """A choice that scripts find in ``state[key]``; ``options`` are texts by value."""
     lines = "".join(f'<option value="{escape(value)}">{escape(text)}</option>' for value, text in options.items())
     return f'<label>{escape(label)} <select name="{key}" id="choose-{key}" autocomplete="off">{lines}</select></label>'
@@ -134,4 +134,4 @@ def choose_output(subject: Subject) -> str:
     if len(subject.outputs) < 2:
         return ""
     options = {str(k): name for k, name in enumerate(subject.outputs)}
-    return f'<div class="controls">{select("output", "Output", options)}</div>'
+    return f'<div class="controls">{choice("output", "Output", options)}</div>'

@@ -11,7 +11,7 @@ from hgk.report.values import plain
 from hgk.report.web import figure
 
 
-class Columns(Section):
+class ColumnsSection(Section):
     """How much each column matters, and how far the averaged kernels agree on it."""
 
     title, key = "Columns", "relevance"

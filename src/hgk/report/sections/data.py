@@ -6,20 +6,20 @@ import numpy as np
 
 from hgk.insight.fitted import cell, is_categorical, most_important
 from hgk.report.sections.base import Section
-from hgk.report.values import cut
+from hgk.report.values import cut_name
 from hgk.report.web import plain_table
 
 # Columns listed, and categories of each.
-MOST, CATEGORIES = 500, 3
+COLUMNS_LISTED, CATEGORIES_LISTED = 500, 3
 
 
-class Data(Section):
+class DataSection(Section):
     """One line for each column, the most important first."""
 
     title, key = "Data", "data"
 
     def html(self) -> str:
-        listed = most_important(self.subject.estimator, MOST)
+        listed = most_important(self.subject.estimator, COLUMNS_LISTED)
         head = ["column", "kind", "values", "missing, %", "importance", "about"]
         table = plain_table("Columns", head, map(self._line, listed), (2, 3, 4))
         rows, columns = len(self.subject.training.place), len(self.subject.columns)
@@ -42,5 +42,5 @@ class Data(Section):
     def _categories(self, j: int, present: np.ndarray, rows: int) -> str:
         """The most frequent ones."""
         counts = np.bincount(present.astype(int), minlength=1)
-        frequent = [c for c in np.argsort(-counts, kind="stable")[:CATEGORIES] if counts[c]]
-        return ", ".join(f"{cut(cell(self.subject.estimator, j, c))} ({counts[c] / rows:.0%})" for c in frequent)
+        frequent = [c for c in np.argsort(-counts, kind="stable")[:CATEGORIES_LISTED] if counts[c]]
+        return ", ".join(f"{cut_name(cell(self.subject.estimator, j, c))} ({counts[c] / rows:.0%})" for c in frequent)

@@ -6,14 +6,14 @@ from typing import Any
 
 from hgk.insight import Effect, effect
 from hgk.report.sections.base import Section, choose_output, script_of
-from hgk.report.values import cut, rounded
+from hgk.report.values import cut_name, rounded
 from hgk.report.web import figure
 
 # Columns that are shown, and outputs up to which the curves of single rows are.
-MOST, OUTPUTS = 6, 10
+EFFECTS_SHOWN, OUTPUTS_WITH_CURVES = 6, 10
 
 
-class Effects(Section):
+class EffectsSection(Section):
     """What is predicted as one column moves."""
 
     title, key = "Effects", "effects"
@@ -21,7 +21,7 @@ class Effects(Section):
     script = script_of("effects")
 
     def compute(self):
-        return [_effect(effect(self.subject.estimator, j)) for j in self.subject.order[:MOST]]
+        return [_effect(effect(self.subject.estimator, j)) for j in self.subject.order[:EFFECTS_SHOWN]]
 
     def html(self) -> str:
         about = (
@@ -37,12 +37,12 @@ class Effects(Section):
 
 
 def _effect(effect: Effect) -> dict[str, Any]:
-    curves = list(effect.curves) if len(effect.curves) <= OUTPUTS else []
+    curves = list(effect.curves) if len(effect.curves) <= OUTPUTS_WITH_CURVES else []
     return {
         "column": effect.column,
-        "name": cut(effect.name),
+        "name": cut_name(effect.name),
         "grid": rounded(effect.grid),
-        "labels": None if effect.labels is None else [cut(label) for label in effect.labels],
+        "labels": None if effect.labels is None else [cut_name(label) for label in effect.labels],
         "mean": rounded(effect.mean),
         "curves": [rounded(curve) for curve in curves],
         "rows": effect.rows,

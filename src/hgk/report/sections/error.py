@@ -7,13 +7,13 @@ from html import escape
 
 from hgk.events import ASIDE
 from hgk.insight import Score, in_words, scores
-from hgk.insight.errors import FOREST, LOO, NEW, SVM
+from hgk.insight.errors import LOO, NEW, PLAIN_SVM, RANDOM_FOREST
 from hgk.report.sections.base import Section, script_of
 from hgk.report.values import or_dash, plain
 from hgk.report.web import figure, plain_table
 
 
-class Error(Section):
+class ErrorSection(Section):
     """The model's errors, and those of a plain Gaussian SVM and a random forest."""
 
     title, key = "Error", "errors"
@@ -32,7 +32,7 @@ class Error(Section):
         left = next((s for s in self.scores if s.basis == LOO and s.wrong is not None), None)
         if ours.wrong is None and left is not None:
             sentences.append(f"By {LOO} {left.wrong:.1%} of the classes are wrong.")
-        for method in (SVM, FOREST):
+        for method in (PLAIN_SVM, RANDOM_FOREST):
             others = [s for s in self.scores if s.method == method]
             other = next((s for s in others if s.basis == ours.basis), others[0] if others else None)
             if other is not None and other.risk > 0:
@@ -69,7 +69,7 @@ class Error(Section):
 
 def _compared(ours: Score, other: Score) -> str:
     change = 1 - ours.risk / other.risk
-    whose = f"that of {'a' if other.method == FOREST else 'the'} {other.method}"
+    whose = f"that of {'a' if other.method == RANDOM_FOREST else 'the'} {other.method}"
     basis = "" if other.basis == ours.basis else f" ({other.basis})"
     if abs(change) < 0.005:
         return f"Its squared error is about the same as {whose}{basis}."

@@ -9,15 +9,15 @@ import numpy as np
 
 from hgk.insight import Edge, Tree, kernel_trees
 from hgk.report.palette import node_colours
-from hgk.report.sections.base import Section, script_of, select
-from hgk.report.values import cut, plain
+from hgk.report.sections.base import Section, choice, script_of
+from hgk.report.values import cut_name, plain
 from hgk.report.web import colours, figure
 
 # Columns of a tree, and features of a line, that are shown at most.
-MOST, FEATURES = 16, 6
+TREE_COLUMNS, LINE_FEATURES = 16, 6
 
 
-class Kernel(Section):
+class KernelSection(Section):
     """Columns, nodes and the kernel, and the weights between them."""
 
     title, key = "Kernel", "trees"
@@ -35,7 +35,7 @@ class Kernel(Section):
     def _tree(self, tree: Tree) -> dict[str, Any]:
         """The most important columns of this kernel; what the others carry is summed up in one."""
         shares = tree.column_shares
-        kept = list(shares)[: MOST if len(shares) <= MOST else MOST - 1]
+        kept = list(shares)[: TREE_COLUMNS if len(shares) <= TREE_COLUMNS else TREE_COLUMNS - 1]
         columns = [{"name": self.subject.columns[j], "share": shares[j]} for j in kept]
         others = list(shares)[len(kept) :]
         if others:
@@ -60,8 +60,8 @@ class Kernel(Section):
 
     def html(self) -> str:
         kernels = {str(i): f"{t['name']}, {t['share']:.0%} of the average" for i, t in enumerate(self.data)}
-        controls = select("tree", "Kernel", kernels)
-        controls += select("by", "Lines show", {"weight": "weights", "share": "shares of the exponent"})
+        controls = choice("tree", "Kernel", kernels)
+        controls += choice("by", "Lines show", {"weight": "weights", "share": "shares of the exponent"})
         caption = (
             "From the columns through the nodes to the kernel. The wider a line, the larger its weight; that of a "
             "column with several features (scaled, rank, steps, categories) is the root of the sum of their squared "
@@ -76,6 +76,6 @@ def _line(edges: list[Edge]) -> dict[str, Any]:
     return {
         "weight": float(np.linalg.norm([edge.weight for edge in edges])),
         "share": sum(edge.share for edge in edges),
-        "features": [(cut(name), float(f"{v:.6g}")) for name, v in terms[:FEATURES]],
-        "more": max(0, len(terms) - FEATURES),
+        "features": [(cut_name(name), float(f"{v:.6g}")) for name, v in terms[:LINE_FEATURES]],
+        "more": max(0, len(terms) - LINE_FEATURES),
     }

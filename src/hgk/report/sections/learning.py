@@ -10,7 +10,7 @@ from hgk.report.values import plain, rounded
 from hgk.report.web import figure
 
 
-class Learning(Section):
+class LearningSection(Section):
     """Training curves, and the optimism of the criterion."""
 
     title, key = "Learning", "learning"

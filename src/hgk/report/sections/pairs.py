@@ -10,10 +10,10 @@ from hgk.report.values import or_dash, plain
 from hgk.report.web import figure, plain_table
 
 # Columns of the figure, and pairs of the table.
-MOST, LISTED = 12, 10
+FIGURE_COLUMNS, PAIRS_LISTED = 12, 10
 
 
-class Pairs(Section):
+class PairsSection(Section):
     """How much two columns stand in the same first-layer nodes, compared with chance."""
 
     title, key = "Pairs", "pairs"
@@ -21,7 +21,7 @@ class Pairs(Section):
     script = script_of("pairs")
 
     def compute(self):
-        order = self.subject.order[:MOST]
+        order = self.subject.order[:FIGURE_COLUMNS]
         share = pairs(self.subject.estimator)[np.ix_(order, order)]
         importance = self.subject.estimator.feature_importances_[order]
         chance = np.outer(importance, importance)
@@ -44,7 +44,7 @@ class Pairs(Section):
         share, ratio = self.data["share"], self.data["ratio"]
         names = [self.subject.columns[j] for j in self.data["columns"]]
         couples = [(a, b) for a in range(len(names)) for b in range(a)]
-        largest = sorted(couples, key=lambda couple: -share[couple[0]][couple[1]])[:LISTED]
+        largest = sorted(couples, key=lambda couple: -share[couple[0]][couple[1]])[:PAIRS_LISTED]
         body = [
             [f"{names[b]} and {names[a]}", f"{2 * share[a][b]:.4f}", or_dash(ratio[a][b], ".2f")] for a, b in largest
         ]

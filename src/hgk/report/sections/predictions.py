@@ -13,14 +13,14 @@ from hgk.insight.coverage import has_intervals, interval_coverage
 from hgk.insight.errors import class_numbers
 from hgk.insight.fitted import left_out
 from hgk.report.sections.base import Section, Subject, script_of
-from hgk.report.values import cut, plain, rounded
+from hgk.report.values import cut_name, plain, rounded
 from hgk.report.web import figure, plain_table
 
 # What is shown at most: rows of the scatter plot, classes, points of a ROC curve; bins of equally many rows.
-POINTS, CLASSES, CURVE, BINS = 1000, 20, 200, 10
+SCATTER_ROWS, CLASSES, CURVE, BINS = 1000, 20, 200, 10
 
 
-class Predictions(Section):
+class PredictionsSection(Section):
     """Residuals and intervals of numbers; calibration, ROC curves and confusion of classes."""
 
     title, key = "Predictions", "predictions"
@@ -49,12 +49,12 @@ class Predictions(Section):
             caption = f"{judged} probabilities of one class against the others; with the area under the curve."
             drawn += figure("roc", "ROC curves", caption)
             return f'<div class="figures">{drawn}</div>{self._confusion()}'
-        drawn = figure("scatter", "Predictions", f"{judged} predictions; at most {POINTS:,} rows.")
+        drawn = figure("scatter", "Predictions", f"{judged} predictions; at most {SCATTER_ROWS:,} rows.")
         drawn += figure("residuals", "Residuals", f"Residuals of {self.subject.judged} predictions; all rows.")
         return f'<div class="figures">{drawn}</div>{self._intervals()}'
 
     def _confusion(self) -> str:
-        names = [cut(str(label)) for label in self.subject.estimator.classes_]
+        names = [cut_name(str(label)) for label in self.subject.estimator.classes_]
         if len(names) > CLASSES:
             return ""
         rows, k = self.subject.training.rows, len(names)
@@ -96,7 +96,7 @@ def _coverage_table(covered: dict[str, Any]) -> str:
 def _residuals(subject: Subject) -> dict[str, Any]:
     """Labels, predictions and a histogram of residuals, one of each per output."""
     training, unit = subject.training, subject.model.target.in_unit
-    sample = np.sort(np.random.default_rng(0).permutation(len(training.rows))[:POINTS])
+    sample = np.sort(np.random.default_rng(0).permutation(len(training.rows))[:SCATTER_ROWS])
     predicted, actual = unit(left_out(subject.estimator).numpy()), unit(training.rows.Y.numpy())
     outputs = []
     for y, t in zip(actual.T, predicted.T, strict=True):
@@ -132,7 +132,9 @@ def _roc(subject: Subject) -> list[dict[str, Any]]:
         fpr, tpr, _ = roc_curve(truth == k, probability[:, k], sample_weight=weight)
         kept = np.unique(np.linspace(0, len(fpr) - 1, CURVE).astype(int))
         auc = float(roc_auc_score(truth == k, probability[:, k], sample_weight=weight))
-        curves.append({"name": cut(str(names[k])), "auc": auc, "fpr": rounded(fpr[kept]), "tpr": rounded(tpr[kept])})
+        curves.append(
+            {"name": cut_name(str(names[k])), "auc": auc, "fpr": rounded(fpr[kept]), "tpr": rounded(tpr[kept])}
+        )
     return curves
 
 
@@ -140,7 +142,7 @@ def _calibration(subject: Subject) -> dict[str, Any]:
     """In bins of equally many rows: the mean probability, how often the class was right, and the number of rows."""
     (probability, truth), weight = left_out_probabilities(subject), subject.training.rows.weight.numpy()
     if probability.shape[1] == 2:
-        name = cut(str(subject.estimator.classes_[1]))
+        name = cut_name(str(subject.estimator.classes_[1]))
         predicted, right = probability[:, 1], truth == 1
         labels = {"label": f"predicted probability of {name}", "against": f"share of {name}"}
     else:

@@ -11,7 +11,7 @@ from hgk.report.web import plain_table
 SOFTWARE = ("hgk", "numpy", "scikit-learn", "torch")
 
 
-class Settings(Section):
+class SettingsSection(Section):
     """The estimator's parameters, what was chosen, and the software."""
 
     title, key = "Settings", "settings"

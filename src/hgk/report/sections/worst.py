@@ -8,16 +8,16 @@ from hgk.insight.errors import class_numbers
 from hgk.insight.fitted import cell, is_categorical, left_out
 from hgk.report.sections.base import Section
 from hgk.report.sections.predictions import left_out_probabilities
-from hgk.report.values import cut
+from hgk.report.values import cut_name
 from hgk.report.web import plain_table
 
 # Rows, and columns of them.
-MOST, COLUMNS = 12, 6
+WORST_ROWS, WORST_COLUMNS = 12, 6
 # Row numbers, heading, cells, and which of these are numbers.
 Lines = tuple[np.ndarray, list[str], list[list[str]], list[int]]
 
 
-class WorstRows(Section):
+class WorstRowsSection(Section):
     """The training rows with the largest errors when they are left out, with their most important columns."""
 
     title, key = "Worst rows", "worst"
@@ -28,10 +28,14 @@ class WorstRows(Section):
             "they were given. Wrong labels, rare kinds of rows and missing columns show up here first."
         )
         rows, head, lines, numbers = self._classes() if self.subject.classes else self._numbers()
-        estimator, training, shown = self.subject.estimator, self.subject.training, self.subject.order[:COLUMNS]
+        estimator, training, shown = self.subject.estimator, self.subject.training, self.subject.order[:WORST_COLUMNS]
         numbers += [len(head) + p for p, j in enumerate(shown) if not is_categorical(estimator, j)]
         body = [
-            [str(training.first[i]), *map(cut, line), *(cut(cell(estimator, j, training.table[i, j])) for j in shown)]
+            [
+                str(training.first[i]),
+                *map(cut_name, line),
+                *(cut_name(cell(estimator, j, training.table[i, j])) for j in shown),
+            ]
             for i, line in zip(rows, lines, strict=True)
         ]
         head += [self.subject.columns[j] for j in shown]
@@ -40,14 +44,14 @@ class WorstRows(Section):
     def _classes(self) -> Lines:
         probability, truth = left_out_probabilities(self.subject)
         of_truth = probability[np.arange(len(truth)), truth]
-        rows = np.argsort(of_truth, kind="stable")[:MOST]
+        rows = np.argsort(of_truth, kind="stable")[:WORST_ROWS]
         names, predicted = self.subject.estimator.classes_, class_numbers(left_out(self.subject.estimator).numpy())
         lines = [[str(names[truth[i]]), str(names[predicted[i]]), f"{of_truth[i]:.4f}"] for i in rows]
         return rows, ["row", "class", "predicted", "probability of its class"], lines, [0, 3]
 
     def _numbers(self) -> Lines:
         t, Y = left_out(self.subject.estimator).numpy(), self.subject.training.rows.Y.numpy()
-        rows = np.argsort(-((t - Y) ** 2).sum(1), kind="stable")[:MOST]
+        rows = np.argsort(-((t - Y) ** 2).sum(1), kind="stable")[:WORST_ROWS]
         target = self.subject.model.target
         actual, predicted = target.in_unit(Y), target.in_unit(t)
         names = [""] if target.single else [f" {k}" for k in range(Y.shape[1])]

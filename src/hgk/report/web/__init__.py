@@ -75,27 +75,30 @@ def or_none(x: float) -> float | None:
     return x if math.isfinite(x) else None
 
 
-def colours(found: Mapping[str, tuple[str, str]]) -> str:
+def colours(shades: Mapping[str, tuple[str, str]]) -> str:
     """CSS that gives each class its colour ``--c`` on light and on dark ground."""
-    light = " ".join(f".{name} {{ --c: {colour}; }}" for name, (colour, _) in found.items())
-    dark = " ".join(f".{name} {{ --c: {colour}; }}" for name, (_, colour) in found.items())
+    light = " ".join(f".{name} {{ --c: {colour}; }}" for name, (colour, _) in shades.items())
+    dark = " ".join(f".{name} {{ --c: {colour}; }}" for name, (_, colour) in shades.items())
     return f"{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n"
+
+
+def text_of(name: str, package: str = "hgk.report.web") -> str:
+    """A file that lies in this folder, or in that of another package."""
+    return files(package).joinpath(name).read_text(encoding="utf-8")
 
 
 def assemble(title: str, heading: str, style: str, body: str, data: Any, script: str) -> str:
     """A page as text; ``title`` and ``heading`` are text, ``body`` is HTML, ``data`` becomes JSON."""
-    own = files("hgk.report.web")
-    base_style, base_script = (own.joinpath(f"base.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     places = {
         "<!-- TITLE -->": escape(title),
-        "/* STYLE */": base_style + style,
+        "/* STYLE */": text_of("base.css") + style,
         "<!-- HEADING -->": escape(heading),
         "<!-- BODY -->": body,
         "/* DATA */": as_json(data),
-        "/* SCRIPT */": base_script + script,
+        "/* SCRIPT */": text_of("base.js") + script,
     }
     # From the front, each in what is left of the shell: what was put in is not searched for further places.
-    parts, rest = [], own.joinpath("shell.html").read_text(encoding="utf-8")
+    parts, rest = [], text_of("shell.html")
     for place, text in places.items():
         before, rest = rest.split(place)
         parts += [before, text]

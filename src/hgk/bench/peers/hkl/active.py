@@ -18,15 +18,15 @@ import torch
 
 from hgk.bench.peers.hkl.bases import Basis
 from hgk.bench.peers.hkl.certificate import Bounds
-from hgk.bench.peers.hkl.grid import ROOT, Hull, Node, degree
+from hgk.bench.peers.hkl.grid import ROOT, GridNode, Hull, degree
 from hgk.bench.peers.hkl.reduced import ByFeatures, ByRows, Reduced, Ridge, solve, zeta
 
 # d of the root, which weighs the norm of the whole function; Bach's choice.
 ROOT_WEIGHT = 0.1
 # Up to so many features the reduced problem is solved on the processor: its matrices are too small for more.
-SMALL = 1024
+SMALL_PROBLEM = 1024
 # A round adds this share of the hull, and at least so many nodes.
-SHARE, FEWEST = 0.25, 8
+HULL_SHARE, FEWEST = 0.25, 8
 # Weight of a new node, and of one that the last λ had dropped, relative to the mean weight.
 FRESH, KEPT = 0.1, 1e-3
 # Share of ‖f‖² below which a node may go when the hull is full.
@@ -42,7 +42,7 @@ class Design:
     beta: float
     truncation: float
 
-    def weight(self, node: Node) -> float:
+    def weight(self, node: GridNode) -> float:
         return ROOT_WEIGHT if node == ROOT else self.beta ** degree(node)
 
     def base(self, column: int, level: int) -> torch.Tensor:
@@ -51,14 +51,14 @@ class Design:
 
 
 @dataclass(frozen=True)
-class Block:
+class FeatureBlock:
     """Φ_w on some rows, and the sizes of its features."""
 
     features: torch.Tensor
     sizes: torch.Tensor
 
     @classmethod
-    def of(cls, F: torch.Tensor, design: Design, node: Node, before: Block | None) -> Block:
+    def of(cls, F: torch.Tensor, design: Design, node: GridNode, before: FeatureBlock | None) -> FeatureBlock:
         """All products of features of ``before``, the node less its last column, and of that column; 1 for the root."""
         if before is None:
             return cls(F.new_ones(len(F), 1), F.new_ones(1))
@@ -70,11 +70,11 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Solution:
+class HKLSolution:
     """A function b + Σ Φ_w β_w, the weights of its nodes, and how far from the optimum over all nodes it can be."""
 
     lam: float
-    nodes: tuple[Node, ...]
+    nodes: tuple[GridNode, ...]
     eta: torch.Tensor
     zeta: torch.Tensor
     beta: torch.Tensor
@@ -85,10 +85,10 @@ class Solution:
     rounds: int
 
     def __call__(self, F: torch.Tensor, design: Design) -> torch.Tensor:
-        blocks: dict[Node, Block] = {}
+        blocks: dict[GridNode, FeatureBlock] = {}
         t = F.new_full((len(F),), self.intercept)
         for place, node in enumerate(self.nodes):
-            blocks[node] = Block.of(F, design, node, blocks.get(node[:-1]) if node else None)
+            blocks[node] = FeatureBlock.of(F, design, node, blocks.get(node[:-1]) if node else None)
             t += blocks[node].features @ self.beta[self.node == place]
         return t
 
@@ -113,8 +113,8 @@ class ActiveSet:
 
     # ------------------------------------------------------------------------------------------ the hull
 
-    def _add(self, nodes: list[Node]) -> None:
-        fresh = [Block.of(self.F, self.design, node, self._block(node[:-1]) if node else None) for node in nodes]
+    def _add(self, nodes: list[GridNode]) -> None:
+        fresh = [FeatureBlock.of(self.F, self.design, node, self._block(node[:-1]) if node else None) for node in nodes]
         counts = torch.tensor([len(block.sizes) for block in fresh], device=self.F.device)
         place = torch.arange(len(self.hull), len(self.hull) + len(nodes), device=self.F.device)
         new = torch.cat([block.features for block in fresh], 1)
@@ -134,9 +134,9 @@ class ActiveSet:
         self.eta = _normalised(torch.cat([self.eta, share]))
         self.hull.add(nodes)
 
-    def _block(self, node: Node) -> Block:
+    def _block(self, node: GridNode) -> FeatureBlock:
         of_node = self.node == self.hull.index[node]
-        return Block(self.Phi[:, of_node], self.sizes[of_node])
+        return FeatureBlock(self.Phi[:, of_node], self.sizes[of_node])
 
     def _drop_idle(self, below: torch.Tensor) -> bool:
         """Leave nodes with next to nothing at or below them; their ancestors have no less, so a hull remains."""
@@ -156,7 +156,7 @@ class ActiveSet:
 
     # ------------------------------------------------------------------------------------- one value of λ
 
-    def solve(self, lam: float, patience: float, certify: bool = False) -> Solution:
+    def solve(self, lam: float, patience: float, certify: bool = False) -> HKLSolution:
         """Grow until the gap is below the tolerance or the hull is full.
 
         ``patience`` is the number of rounds by the sufficient condition in a row that may lower the objective by less
@@ -169,7 +169,7 @@ class ActiveSet:
             reduced = self._reduced(lam)
             alpha, level = self._alpha(reduced, lam), self._level(reduced, lam)
             idle, best = (idle, best) if reduced.primal > (1 - self.tol) * best else (0, reduced.primal)
-            room = min(self.max_nodes - len(self.hull), max(FEWEST, int(SHARE * len(self.hull))))
+            room = min(self.max_nodes - len(self.hull), max(FEWEST, int(HULL_SHARE * len(self.hull))))
             values, outside = self._necessary(alpha), float("inf")
             if any(value > level for value in values.values()):
                 if room <= 0:
@@ -194,7 +194,7 @@ class ActiveSet:
         n, m = self.Phi.shape
         if m > n:
             return ByRows(n, self.node, self.Phi - self.Phi.mean(0), self.y)
-        place = torch.device("cpu") if m <= SMALL else self.F.device
+        place = torch.device("cpu") if m <= SMALL_PROBLEM else self.F.device
         g = self.Phi.T @ self.y
         return ByFeatures(n, self.node.to(place), self.G.to(place), g.to(place), float(self.y @ self.y))
 
@@ -217,7 +217,7 @@ class ActiveSet:
         residual = self.y - self.Phi @ reduced.beta.to(self.F.device)
         return (residual - residual.mean()) / (len(self.F) * lam)
 
-    def _necessary(self, alpha: torch.Tensor) -> dict[Node, float]:
+    def _necessary(self, alpha: torch.Tensor) -> dict[GridNode, float]:
         """‖Φ_tᵀα‖²/d_t² of all sources."""
         layout, levels = self.design.basis.layout, self.design.basis.levels
         squares = ((self.Phi * alpha[:, None]).T @ self.F) ** 2
@@ -232,9 +232,9 @@ class ActiveSet:
             values[t] = square / self.design.weight(t) ** 2
         return values
 
-    def _solution(self, lam: float, reduced: Reduced, gap: float, rounds: int) -> Solution:
+    def _solution(self, lam: float, reduced: Reduced, gap: float, rounds: int) -> HKLSolution:
         beta = reduced.beta.to(self.F.device)
-        return Solution(
+        return HKLSolution(
             lam,
             tuple(self.hull.nodes),
             reduced.eta.cpu(),
@@ -258,7 +258,7 @@ def _normalised(eta: torch.Tensor) -> torch.Tensor:
     return eta / eta.sum()
 
 
-def _largest(values: dict[Node, float], level: float, room: int) -> list[Node]:
+def _largest(values: dict[GridNode, float], level: float, room: int) -> list[GridNode]:
     """At most ``room`` sources above the level, the largest first."""
     above = [t for t, value in values.items() if value > level]
     return sorted(above, key=lambda t: (-values[t], t))[:room]

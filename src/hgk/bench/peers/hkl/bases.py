@@ -34,7 +34,7 @@ DEAD = 1e-6
 
 
 @dataclass(frozen=True)
-class Layout:
+class BaseLayout:
     """Where base feature b belongs: its column, its level ≥ 1, and its size."""
 
     column: torch.Tensor
@@ -46,7 +46,7 @@ class Basis(ABC):
     """A fitted feature map of all columns; ``levels`` is the number q of levels besides the constant."""
 
     levels: int
-    layout: Layout
+    layout: BaseLayout
 
     @abstractmethod
     def __call__(self, X: torch.Tensor) -> torch.Tensor:
@@ -62,7 +62,7 @@ class Polynomials(Basis):
     a: torch.Tensor  # (q, d)
     b: torch.Tensor  # (q + 1, d); infinite where the polynomial is 0
     levels: int
-    layout: Layout
+    layout: BaseLayout
 
     @classmethod
     def of(cls, X: torch.Tensor, degree: int) -> Polynomials:
@@ -79,7 +79,7 @@ class Polynomials(Basis):
         d = X.shape[1]
         level = torch.arange(1, degree + 1, device=X.device).repeat_interleave(d)
         column = torch.arange(d, device=X.device).repeat(degree)
-        return cls(low, high, torch.stack(a), torch.stack(b), degree, Layout(column, level, X.new_ones(d * degree)))
+        return cls(low, high, torch.stack(a), torch.stack(b), degree, BaseLayout(column, level, X.new_ones(d * degree)))
 
     def __call__(self, X: torch.Tensor) -> torch.Tensor:
         u = _to_unit(X, self.low, self.high)
@@ -103,7 +103,7 @@ class Gaussians(Basis):
     means: torch.Tensor
     scale: torch.Tensor
     levels: int
-    layout: Layout
+    layout: BaseLayout
 
     @classmethod
     def of(cls, X: torch.Tensor, width: float, truncation: float) -> Gaussians:
@@ -129,7 +129,7 @@ class Gaussians(Basis):
             landmarks.append(points)
         counts = torch.tensor([len(s) for s in sizes], device=X.device)
         column = torch.arange(X.shape[1], device=X.device).repeat_interleave(counts)
-        layout = Layout(column, torch.ones_like(column), torch.cat(sizes))
+        layout = BaseLayout(column, torch.ones_like(column), torch.cat(sizes))
         return cls(tuple(landmarks), tuple(maps), torch.cat(means), scale, 1, layout)
 
     def __call__(self, X: torch.Tensor) -> torch.Tensor:

@@ -25,10 +25,10 @@ import torch
 
 from hgk.arrays import tiles_of_pairs
 from hgk.bench.peers.hkl.bases import Basis
-from hgk.bench.peers.hkl.grid import Hull, Node, degree, parents
+from hgk.bench.peers.hkl.grid import GridNode, Hull, degree, parents
 
 # Added to every factor: only a factor that is exactly 0 changes, and can then be divided by.
-TINY = 1e-30
+FACTOR_SHIFT = 1e-30
 
 
 def factor_weights(levels: int, beta: float) -> torch.Tensor:
@@ -63,7 +63,7 @@ class Bounds:
         weights = factor_weights(basis.levels, beta).to(F)[:, levels].transpose(0, 1)  # columns, l, features
         self.left = weights[:, :, None] * self.right[:, None]  # S_{i,l} = left[i, l] right[i]ᵀ
 
-    def __call__(self, hull: Hull, alpha: torch.Tensor) -> dict[Node, float]:
+    def __call__(self, hull: Hull, alpha: torch.Tensor) -> dict[GridNode, float]:
         """The bound of every source."""
         sources = sorted(hull.sources)
         if not sources:
@@ -90,7 +90,7 @@ class Bounds:
         values = {t: totals[place[t[:-1]]][t[-1][0]] for t in new}
         return values | dict(zip(higher, sums.tolist(), strict=True))
 
-    def _from(self, nodes: list[Node], place: dict[Node, int], device) -> tuple[torch.Tensor, torch.Tensor]:
+    def _from(self, nodes: list[GridNode], place: dict[GridNode, int], device) -> tuple[torch.Tensor, torch.Tensor]:
         """The place of each node's parent in its last column, and the factor that leads from it to the node."""
         before = [place[parents(node)[-1]] for node in nodes]
         factors = [column * self.levels + level - 1 for column, level in (node[-1] for node in nodes)]
@@ -99,7 +99,7 @@ class Bounds:
             torch.tensor(factors, dtype=torch.long, device=device),
         )
 
-    def _steps(self, order: list[Node], place: dict[Node, int], device):
+    def _steps(self, order: list[GridNode], place: dict[GridNode, int], device):
         """Degree by degree: the nodes' rows, and where they come from."""
         ends = [degree(node) for node in order]
         for k in range(1, ends[-1] + 1):
@@ -109,6 +109,6 @@ class Bounds:
     def _factors(self, r: slice, c: slice) -> tuple[torch.Tensor, torch.Tensor]:
         """Π_i S_{i,0} and all R_{i,l}, l ≥ 1, for a tile of pairs."""
         left, right = self.left[:, :, r].flatten(1, 2), self.right[:, c].mT
-        S = torch.bmm(left, right).view(self.columns, self.levels + 1, -1).add_(TINY)
+        S = torch.bmm(left, right).view(self.columns, self.levels + 1, -1).add_(FACTOR_SHIFT)
         R = (S[:, 1:] / S[:, :-1]).reshape(self.columns * self.levels, -1)
         return S[:, 0].prod(0).view(r.stop - r.start, -1), R

@@ -13,10 +13,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hgk.arrays import blocks, tensor, threads_for
-from hgk.bench.peers.hkl.active import ActiveSet, Design, Solution
+from hgk.bench.peers.hkl.active import ActiveSet, Design, HKLSolution
 from hgk.bench.peers.hkl.bases import Gaussians, Polynomials
 from hgk.estimators import checks
-from hgk.inputs import read, split
+from hgk.inputs import read_columns, split
 from hgk.search import FOLDS, fold_numbers
 
 # λ in units of the labels' variance: two per decade, largest first, so that each solution starts the next.
@@ -24,7 +24,7 @@ LAMS = 10.0 ** np.arange(-1, -8.1, -0.5)
 # Values of λ in a row without a smaller cross-validation error, after which smaller ones are not tried.
 WORSE = 2
 # Rounds by the sufficient condition that may bring nothing: in the folds, and in the final fit.
-PATIENCE_IN_FOLDS, PATIENCE = 1, float("inf")
+PATIENCE_IN_FOLDS, PATIENCE_AT_LAST = 1, float("inf")
 # Rows predicted at a time.
 ROWS = 4096
 # The first is the default. Cross-validation errors, polynomial and gaussian, on 700 rows with 150 nodes: cadata .0808
@@ -32,11 +32,11 @@ ROWS = 4096
 # cadata .0601 and .0575, cpusmall .0041 and .0039, pumadyn-32nm .0069 and .0071. Near each other, and where many nodes
 # are needed (pendigits) the Gaussians' features become too many to be quick.
 BASES = ("polynomial", "gaussian")
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+PRECISIONS = {"float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)
-class Settings:
+class HKLSettings:
     """What the solver is told beside the design."""
 
     dtype: torch.dtype
@@ -47,7 +47,7 @@ class Settings:
         return ActiveSet(F, y, design, self.dtype, self.max_nodes, self.tol)
 
 
-def fold_risks(F, y, design: Design, settings: Settings, fold_of: torch.Tensor, lams: np.ndarray) -> np.ndarray:
+def fold_risks(F, y, design: Design, settings: HKLSettings, fold_of: torch.Tensor, lams: np.ndarray) -> np.ndarray:
     """Mean squared errors of held-out predictions, by fold and λ; infinite for the λ that were not tried."""
     folds = range(int(fold_of.max()) + 1)
     low, high = y.min(), y.max()
@@ -62,12 +62,12 @@ def fold_risks(F, y, design: Design, settings: Settings, fold_of: torch.Tensor, 
     return risks
 
 
-def fit_path(F, y, design: Design, settings: Settings, lams: np.ndarray) -> Solution:
+def fit_path(F, y, design: Design, settings: HKLSettings, lams: np.ndarray) -> HKLSolution:
     """The solution at the last of the λ, reached through the others, and its certificate."""
     active = settings.active_set(F, y, design)
     for lam in lams[:-1]:
         active.solve(lam, PATIENCE_IN_FOLDS)
-    return active.solve(lams[-1], PATIENCE, certify=True)
+    return active.solve(lams[-1], PATIENCE_AT_LAST, certify=True)
 
 
 def exponents(X: np.ndarray) -> np.ndarray:
@@ -197,7 +197,7 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
             labels = tensor((y - self._y_mean) / self._y_scale)
             self._design = self._make_design(rows)
             F, labels = self._design.basis(rows), labels.to(self.device)
-            settings = Settings(DTYPES[self.dtype], self.max_nodes, self.tol)
+            settings = HKLSettings(PRECISIONS[self.dtype], self.max_nodes, self.tol)
             lams = self._path(F, labels, settings, fold_of.to(self.device))
             self._solution = fit_path(F, labels, self._design, settings, lams)
         self._store()
@@ -232,7 +232,7 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
         validate_data(self, X, skip_check_array=True, reset=reset)
         columns, names = split(X)
         if reset:
-            self._reader, remarks = read(columns, names)
+            self._reader, remarks = read_columns(columns, names)
             for remark in remarks:
                 warnings.warn(remark, UserWarning, stacklevel=3)
         table = self._reader(columns)
@@ -254,7 +254,7 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
         basis = Gaussians.of(rows, self.width, self.truncation)
         return Design(basis, rows.shape[1], self.beta, self.truncation)
 
-    def _path(self, F, y, settings: Settings, fold_of: torch.Tensor) -> np.ndarray:
+    def _path(self, F, y, settings: HKLSettings, fold_of: torch.Tensor) -> np.ndarray:
         """The λ down to the chosen one."""
         if self.lam is not None:
             return np.append(LAMS[self.lam < LAMS], self.lam)
@@ -280,8 +280,8 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
     def _check_parameters(self) -> None:
         if self.basis not in BASES:
             raise ValueError(f"basis={self.basis!r} is unknown; use one of {', '.join(map(repr, BASES))}.")
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype={self.dtype!r} is unknown; use one of {', '.join(map(repr, DTYPES))}.")
+        if self.dtype not in PRECISIONS:
+            raise ValueError(f"dtype={self.dtype!r} is unknown; use one of {', '.join(map(repr, PRECISIONS))}.")
         try:
             torch.empty(0, device=self.device)
         except Exception as error:  # torch has several kinds

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-Node = tuple[tuple[int, int], ...]
+GridNode = tuple[tuple[int, int], ...]
 
-ROOT: Node = ()
+ROOT: GridNode = ()
 
 
-def parents(node: Node) -> list[Node]:
+def parents(node: GridNode) -> list[GridNode]:
     """One level less in one column."""
     lowered = []
     for place, (column, level) in enumerate(node):
@@ -25,14 +25,14 @@ def parents(node: Node) -> list[Node]:
     return lowered
 
 
-def child(node: Node, column: int) -> Node:
+def child(node: GridNode, column: int) -> GridNode:
     """One level more in this column."""
     levels = dict(node)
     levels[column] = levels.get(column, 0) + 1
     return tuple(sorted(levels.items()))
 
 
-def degree(node: Node) -> int:
+def degree(node: GridNode) -> int:
     return sum(level for _, level in node)
 
 
@@ -41,23 +41,23 @@ class Hull:
 
     def __init__(self, columns: int, levels: int):
         self.columns, self.levels = columns, levels
-        self.nodes: list[Node] = []
-        self.index: dict[Node, int] = {}
-        self.sources: set[Node] = set()
+        self.nodes: list[GridNode] = []
+        self.index: dict[GridNode, int] = {}
+        self.sources: set[GridNode] = set()
 
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def add(self, nodes: Iterable[Node]) -> None:
+    def add(self, nodes: Iterable[GridNode]) -> None:
         for node in nodes:
             self.sources.discard(node)
             self.index[node] = len(self.nodes)
             self.nodes.append(node)
             self.sources.update(filter(self._is_source, self._children(node)))
 
-    def _children(self, node: Node) -> Iterable[Node]:
+    def _children(self, node: GridNode) -> Iterable[GridNode]:
         full = {column for column, level in node if level == self.levels}
         return (child(node, column) for column in range(self.columns) if column not in full)
 
-    def _is_source(self, node: Node) -> bool:
+    def _is_source(self, node: GridNode) -> bool:
         return node not in self.index and all(parent in self.index for parent in parents(node))

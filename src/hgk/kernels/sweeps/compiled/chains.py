@@ -18,13 +18,13 @@ import torch
 from hgk.kernels.architecture import Architecture
 from hgk.kernels.nodes.base import Weights
 
-STRIP, TILE = 16, 64
+STRIP, CHAIN_TILE = 16, 64
 # Columns of a node that a gradient takes together, and its tiles: 160 registers in double precision, no spilling.
-CHUNK, BACK_TILE = 4, 32
+CHUNK, GRADIENT_TILE = 4, 32
 # Arrays sent together begin at multiples of so many numbers: kernels are compiled anew for other alignments.
 APART = 16
 # Length beyond which annealing makes no edge longer (:mod:`hgk.optimisers.annealing`).
-LONGEST = 1e3
+LONGEST_EDGE = 1e3
 
 Draws = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -159,7 +159,7 @@ class Chains:
         chains = self.chains
         total2, total1 = sum(len(c.X2) for c in chains), sum(len(c.X1) for c in chains)
         self.n2 = -(-max(len(c.X2) for c in chains) // STRIP) * STRIP
-        self.n1 = -(-max(len(c.X1) for c in chains) // TILE) * TILE
+        self.n1 = -(-max(len(c.X1) for c in chains) // CHAIN_TILE) * CHAIN_TILE
         there = _row_places(self.rows2, total2, self.n2), _row_places(self.rows1, total1, self.n1)
         self.X2 = _stacked([c.X2 for c in chains], there[0]).mT.contiguous()
         self.X1 = _stacked([c.X1 for c in chains], there[1]).mT.contiguous()
@@ -202,7 +202,7 @@ class Chains:
             self.X2, self.X1, self.alpha, self.y, self.share, self.rows2, self.rows1, self.first, self.column,
             self.count, self.flat, self.V, self.W, self.scale, self.clip, wanted,
             self.partial if kept is None else kept, self.slope, self.partial,
-            self.d, self.n2, self.n1, self.weights, self.nodes, self.strips, copies, KEEP=keep, R=STRIP, B=TILE,
+            self.d, self.n2, self.n1, self.weights, self.nodes, self.strips, copies, KEEP=keep, R=STRIP, B=CHAIN_TILE,
         )  # fmt: skip
 
 
@@ -256,7 +256,7 @@ class Slopes(Chains):
             self.X2, self.X1, self.rows2, self.rows1, self.first, self.column, self.chunk_node, self.chunk_first,
             self.flat, self.V, self.W, wanted, self.P, self.slope, self.sums,
             self.d, self.n2, self.n1, self.weights, self.nodes, self.strips, self.chunks,
-            R=STRIP, B=BACK_TILE, CHUNK=CHUNK,
+            R=STRIP, B=GRADIENT_TILE, CHUNK=CHUNK,
         )  # fmt: skip
 
 
@@ -287,7 +287,7 @@ class Moves(Chains):
                 self.E, self.current, self.X2, self.X1, self.alpha, self.y, self.share, self.rows2, self.rows1,
                 self.first, self.column, self.node, self.size, self.flat, self.V, self.W, self.scale, self.clip,
                 self.place, self.factor, self.steps, self.partial, i, self.d, self.n2, self.n1, *sizes,
-                R=STRIP, B=TILE,
+                R=STRIP, B=CHAIN_TILE,
             )  # fmt: skip
             moves.decide[(len(self.chains),)](
                 self.current, self.size, self.V, self.W, self.place, self.factor, self.uniform, self.steps,

@@ -14,10 +14,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from hgk.kernels.sweeps.compiled.chains import LONGEST
+from hgk.kernels.sweeps.compiled.chains import LONGEST_EDGE
 from hgk.kernels.sweeps.compiled.slopes import difference, exponent
 
-BOUND = tl.constexpr(LONGEST)
+BOUND = tl.constexpr(LONGEST_EDGE)
 
 
 @triton.jit(do_not_specialize=["i", "d", "weights", "nodes", "length", "strips"])

@@ -100,7 +100,7 @@ def sums(
         kept = P + c.to(tl.int64) * n2 * n1
         zero = tl.zeros([R, B], dtype=X1.dtype.element_ty)
         edge = zero
-        own = tl.zeros([CHUNK, R, B], dtype=X1.dtype.element_ty)
+        squares = tl.zeros([CHUNK, R, B], dtype=X1.dtype.element_ty)
         x = tl.load(X2 + column[:, None] * n2 + rows[None, :])
         for start in range(0, tl.load(Rows1 + c), B):
             cols = start + tl.arange(0, B)
@@ -111,9 +111,9 @@ def sums(
                 Nk = N * tl.exp(-S)
                 edge += N - Nk
                 N = Nk
-            own += N[None, :, :] * (D * D)
+            squares += N[None, :, :] * (D * D)
         g, w = tl.load(Slope + c * n2 + rows), tl.load(W + c * nodes + i)
         factor = tl.where(flat, 1.0, 2.0 * w * w)
         out = Sums + (c * strips + r).to(tl.int64) * (weights + nodes)
-        tl.store(out + p, factor * tl.sum(g[None, :] * tl.sum(own, 2), 1), mask=p < end)
+        tl.store(out + p, factor * tl.sum(g[None, :] * tl.sum(squares, 2), 1), mask=p < end)
         tl.store(out + weights + i, tl.sum(g * tl.sum(edge, 1)), mask=begin == first)

@@ -26,9 +26,9 @@ from hgk.kernels.nodes.base import Members, Weights
 from hgk.kernels.nodes.oblique import Map
 
 # Columns of a product inside a tile: a tensor core's smallest, and as many as fit into registers.
-NARROWEST, WIDEST = 16, 64
+NARROWEST_PRODUCT, WIDEST_PRODUCT = 16, 64
 # Rows of the largest tile, and of the tiles of groups of G nodes, which one warp looks after.
-LARGEST, GROUP_TILE = 128, {4: 32, 8: 16}
+LARGEST_TILE, GROUP_TILE = 128, {4: 32, 8: 16}
 # On the way back: nodes of a group at a time, and rows of their tiles in either precision.
 BACK_NODES, BACK_TILE = 4, {torch.float32: 32, torch.float64: 16}
 # Numbers in an array from which places in it are long integers.
@@ -186,7 +186,7 @@ class FusedSweep:
 
     def _columns(self, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """x, and y of every single node, (columns, rows); the rows filled up to whole tiles."""
-        Xt = torch.cat([X, X.new_zeros(-len(X) % LARGEST, X.shape[1])]).T.contiguous()
+        Xt = torch.cat([X, X.new_zeros(-len(X) % LARGEST_TILE, X.shape[1])]).T.contiguous()
         Y = Xt[self.layout.column] * self.factor.to(X)[:, None]
         if self.layout.oblique:
             XA = self.map.A.mT.to(X) @ Xt[self.layout.map_columns]
@@ -260,13 +260,13 @@ class FusedSweep:
             R, B = 32, 32
         else:
             R, B = (16, 128) if self.layout.groups else (128, 64)
-        for part in alpha.split(WIDEST, 1):
+        for part in alpha.split(WIDEST_PRODUCT, 1):
             width = part.shape[1]
             out = self.X.new_empty(n, width)
             if n:
                 tiles.multiply[(-(-n // R),)](
                     *self._of_singles(), *self._of_groups(), self.scale, part.contiguous(), out, *self._sizes(), width,
-                    WIDTH=1 if width == 1 else max(NARROWEST, 2 ** (width - 1).bit_length()), R=R, B=B,
+                    WIDTH=1 if width == 1 else max(NARROWEST_PRODUCT, 2 ** (width - 1).bit_length()), R=R, B=B,
                     PRECISION=self._precision(), num_warps=4, **self.layout.of_both(),
                 )  # fmt: skip
             parts.append(out)
@@ -325,9 +325,9 @@ class FusedSweep:
 
         layout, n, filled = self.layout, len(K), self.Y.shape[1]
         width, many, strips = layout.width, len(layout.oblique), -(-n // 32)
-        columns = min(WIDEST, max(NARROWEST, 2 ** (width - 1).bit_length()))
+        columns = min(WIDEST_PRODUCT, max(NARROWEST_PRODUCT, 2 ** (width - 1).bit_length()))
         dY, edges = self.Y.new_empty(layout.of_maps, filled), self.X.new_zeros(strips, layout.singles)
-        tiles.maps[(strips, many, -(-width // columns))](
+        tiles.map_slopes[(strips, many, -(-width // columns))](
             self.Y, *self._of_singles()[2:], self.scale, K, dK, dY, edges, n, filled,
             B=32, WIDTH=columns, PRECISION=self._precision(), num_warps=4, **layout.of_singles(),
         )  # fmt: skip

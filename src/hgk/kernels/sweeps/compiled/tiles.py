@@ -25,7 +25,7 @@ import triton.language as tl
 # Columns whose loads are under way together; nodes and groups are filled up to a multiple of it by columns of zeros.
 UNROLL = tl.constexpr(4)
 # How much a tree has of what: compiled once for all, since every pruned tree is another.
-NUMBERS = ["singles", "smooth", "groups", "gsmooth"]
+COUNTS = ["singles", "smooth", "groups", "gsmooth"]
 
 
 @triton.jit
@@ -128,7 +128,7 @@ def _top(
 # ------------------------------------------------------------------------------------------------------- forward
 
 
-@triton.jit(do_not_specialize=NUMBERS)
+@triton.jit(do_not_specialize=COUNTS)
 def matrix(
     Y, Z, First, Q, C, X, Xz, Column, V, GFirst, GQ, GC, Scale, Out, n, m, ny, nz, singles, smooth, groups, gsmooth,
     SINGLE: tl.constexpr, GROUPED: tl.constexpr, G: tl.constexpr, ABSOLUTE: tl.constexpr, FLAT: tl.constexpr,
@@ -152,7 +152,7 @@ def matrix(
         tl.store(Out + cols[:, None].to(tl.int64) * m + rows[None, :], tl.trans(value), mask=inside)
 
 
-@triton.jit(do_not_specialize=[*NUMBERS, "columns"])
+@triton.jit(do_not_specialize=[*COUNTS, "columns"])
 def multiply(
     Y, Z, First, Q, C, X, Xz, Column, V, GFirst, GQ, GC, Scale, Alpha, Out, n, m, ny, nz, columns,
     singles, smooth, groups, gsmooth,
@@ -201,7 +201,7 @@ def _counted(K, dK, Scale, n, m, r, c, rows, cols, SYMMETRIC: tl.constexpr):
     return N
 
 
-@triton.jit(do_not_specialize=[*NUMBERS, "columns", "oblique"])
+@triton.jit(do_not_specialize=[*COUNTS, "columns", "oblique"])
 def single_sums(
     Y, Z, First, Q, C, Scale, K, dK, Sums, Edges, n, m, ny, nz, columns, oblique, singles, smooth,
     ABSOLUTE: tl.constexpr, FLAT: tl.constexpr, SYMMETRIC: tl.constexpr, B: tl.constexpr,
@@ -228,7 +228,7 @@ def single_sums(
         tl.store(out + j, tl.sum(N * d))
 
 
-@triton.jit(do_not_specialize=[*NUMBERS, "columns", "width"])
+@triton.jit(do_not_specialize=[*COUNTS, "columns", "width"])
 def group_sums(
     X, Xz, Column, V, GFirst, GQ, GC, Scale, K, dK, Sums, n, m, ny, nz, columns, width, groups, gsmooth,
     G: tl.constexpr, ABSOLUTE: tl.constexpr, SYMMETRIC: tl.constexpr,
@@ -257,8 +257,8 @@ def group_sums(
         tl.store(out + j * G, tl.sum(tl.sum(N * d[None, :, :], 1), 1))
 
 
-@triton.jit(do_not_specialize=NUMBERS)
-def maps(
+@triton.jit(do_not_specialize=COUNTS)
+def map_slopes(
     Y, First, Q, C, Scale, K, dK, dY, Edges, n, ny, singles, smooth, ABSOLUTE: tl.constexpr, FLAT: tl.constexpr,
     B: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
