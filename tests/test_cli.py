@@ -27,6 +27,7 @@ from hgk.cli.shared import Console
 from hgk.events import Chosen, Counted, Event, Step, last
 from hgk.insight import contributions, scores
 from hgk.progress import Progress
+from tasks import quickly
 
 pytest.importorskip("safetensors", reason="needs safetensors")
 pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -174,9 +175,8 @@ def test_info_tells_the_error_that_the_report_tells(call, folder, tmp_path):
         what = f"a root mean squared error of {score.rmse:.4g}" if name == "price" else f"error of {score.risk:.4g} for"
         assert re.search(rf"^error +by 5-fold cross-validation: .*{re.escape(what)}.*, R² {score.r2:.3f}$", said, re.M)
     frame = houses(60)
-    model = hgk.HGKClassifier(random_state=0, time_budget=1.0).fit(
-        frame[["living area", "größe", "town"]], frame["sold"]
-    )
+    with quickly():
+        model = hgk.HGKClassifier(random_state=0).fit(frame[["living area", "größe", "town"]], frame["sold"])
     hgk.save(model, tmp_path / "m.hgk", compact=True)
     chosen = last(model.history_, Chosen)
     said = call("info", tmp_path / "m.hgk")[1]

@@ -41,7 +41,7 @@ from hgk.optimisers.runs import HIGHEST, LOWEST, Run, Watch, one_cycle
 from hgk.optimisers.steps import Steps
 from hgk.progress import Progress
 from hgk.targets.calibration import Calibration
-from tasks import default_settings, features, task_of
+from tasks import default_settings, features, quickly, task_of
 
 
 def start(architecture, rows, **settings):
@@ -578,8 +578,8 @@ def test_a_budget_sets_the_effort():
 def test_many_rows_go_to_centres_with_one_line_of_information(monkeypatch, caplog):
     monkeypatch.setattr(arrays.memory, "EXACT", 1000)
     X, y = make_friedman1(2500, n_features=5, noise=0.5, random_state=0)
-    with caplog.at_level("INFO", logger="hgk"):
-        model = HGKRegressor(random_state=0, time_budget=6).fit(X[:2000], y[:2000])
+    with quickly(), caplog.at_level("INFO", logger="hgk"):
+        model = HGKRegressor(random_state=0).fit(X[:2000], y[:2000])
     assert len([r for r in caplog.records if "Nyström" in r.message]) == 1
     assert isinstance(model.machine_, OnCentres)
     assert model.alpha_.shape == (len(model.machine_.X),)
