@@ -565,8 +565,9 @@ def test_a_budget_sets_the_effort():
     efforts = {}
     for budget in (0.2, 1000.0):
         model = HGKRegressor(time_budget=budget, random_state=0, callback=lambda event: isinstance(event, Step))
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
             warnings.simplefilter("ignore", StoppedEarlyWarning)  # the effort is planned before the first step
+            patch.setattr("hgk.learners.default.effort._seconds_per_step", lambda *_: 0.01)  # whatever the machine
             efforts[budget] = last(model.fit(X, y).history_, Planned)
     assert efforts[0.2].kinds < efforts[1000.0].kinds
     assert efforts[0.2].steps < efforts[1000.0].steps
