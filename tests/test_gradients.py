@@ -464,7 +464,8 @@ def test_runs_in_turns_end_where_they_end_alone():
             kernel = HierarchicalKernel(tree, tree.start(rows.spread, rng))
             yield Steps(Adam(steps, 40), kernel, rows, rng, Progress())
 
-    alone = [run.alone().result() for run in runs()]
+    with arrays.threads(1):  # more of them add up in another order
+        alone = [run.alone().result() for run in runs()]
     for workers in (1, 2, 5):
         together = Threads(workers, inner=1).fulfil(list(runs()))
         assert [run.step for run in together] == [3, 5, 4]
