@@ -6,6 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,6 +17,13 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 BESIDE = Path(__file__).parents[2] / "shared" / "data"
 if BESIDE.is_dir():
     os.environ.setdefault("HGK_DATA_HOME", str(BESIDE))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """What is drawn without a seed is the same whichever tests ran before, also in fixtures of a module."""
+    np.random.seed(0)  # noqa: NPY002, that of estimators without a random_state
+    torch.manual_seed(0)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import pytest
 
 from hgk.inputs import Feature
 from hgk.learners import PRESETS, Default, Settings
+from hgk.learners.default.effort import LearningEffort
 from hgk.search import Squares, Task
 from hgk.targets import Numbers, Scaling
 
@@ -35,6 +36,11 @@ def default_settings(**settings):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(PRESETS, "default", Default(Settings(**settings)))
         yield
+
+
+def quickly(**settings):
+    """The preset "default" with few small steps of one kind: as quick as with a budget, and the same on any machine."""
+    return default_settings(effort=LearningEffort(kinds=1, steps=30, batch=201), **settings)
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ def test_several_writers_do_not_disturb_one_another_and_a_killed_one_loses_nothi
     victim.send_signal(signal.SIGKILL)
     confirmed = 20 + sum(1 for _ in victim.stdout)
     for writer in writers[:2]:
-        writer.communicate(timeout=60)
+        writer.communicate(timeout=300)
     victim.communicate()
     rows, damages = read(path)
     assert len(damages) <= 1

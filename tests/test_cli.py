@@ -27,6 +27,7 @@ from hgk.cli.shared import Console
 from hgk.events import Chosen, Counted, Event, Step, last
 from hgk.insight import contributions, scores
 from hgk.progress import Progress
+from tasks import quickly
 
 pytest.importorskip("safetensors", reason="needs safetensors")
 pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -174,9 +175,8 @@ def test_info_tells_the_error_that_the_report_tells(call, folder, tmp_path):
         what = f"a root mean squared error of {score.rmse:.4g}" if name == "price" else f"error of {score.risk:.4g} for"
         assert re.search(rf"^error +by 5-fold cross-validation: .*{re.escape(what)}.*, R² {score.r2:.3f}$", said, re.M)
     frame = houses(60)
-    model = hgk.HGKClassifier(random_state=0, time_budget=1.0).fit(
-        frame[["living area", "größe", "town"]], frame["sold"]
-    )
+    with quickly():
+        model = hgk.HGKClassifier(random_state=0).fit(frame[["living area", "größe", "town"]], frame["sold"])
     hgk.save(model, tmp_path / "m.hgk", compact=True)
     chosen = last(model.history_, Chosen)
     said = call("info", tmp_path / "m.hgk")[1]
@@ -549,8 +549,10 @@ def pressing(monkeypatch):
             def tell(event):
                 events.append(event)
                 for _ in range(times if len(events) == 10 else 0):
+                    before, patience = Progress.last_press, time.monotonic() + 300
                     os.kill(os.getpid(), signal.SIGINT)
-                    time.sleep(0.2)  # two that come at once count as one
+                    while Progress.last_press == before and time.monotonic() < patience:
+                        time.sleep(0.01)  # two that come at once count as one
 
             model.callback = tell
             yield
@@ -611,20 +613,39 @@ def test_durations(text, seconds):
     assert fit.duration(text) == seconds
 
 
+TELLS_STEPS = """
+import sys
+from hgk.__main__ import main
+from hgk.events import Step
+from hgk.progress import Progress
+
+report = Progress.report
+
+def told(self, event):
+    report(self, event)
+    if isinstance(event, Step):
+        sys.stderr.write("a step\\n")
+
+Progress.report = told
+main()
+"""
+
+
 def test_two_ctrl_c_from_outside_end_with_130_and_no_crash(folder, tmp_path):
     """As a person presses them: threads are in the midst of their work when the process ends."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.uniform(size=(4000, 8)), columns=[f"c{j}" for j in range(8)])
     table.assign(y=np.sin(5 * table["c0"]) + table["c1"]).to_csv(tmp_path / "t.csv", index=False)
-    command = [sys.executable, "-m", "hgk", "fit", "t.csv", "--target", "y", "--out", "m.hgk"]
+    command = [sys.executable, "-c", TELLS_STEPS, "fit", "t.csv", "--target", "y", "--out", "m.hgk"]
     two = {**os.environ, "OMP_NUM_THREADS": "2"}  # threads, wherever this runs
     process = subprocess.Popen(command, cwd=tmp_path, env=two, stderr=subprocess.PIPE, text=True)
-    said = process.stderr.readline()  # how many rows: the fit begins
-    time.sleep(2)
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    said += process.communicate(timeout=120)[1]
+    said = ""
+    for awaited in ("a step", "press Ctrl-C again"):  # two that come at once count as one
+        while awaited not in said:
+            said += (line := process.stderr.readline())
+            assert line, said
+        process.send_signal(signal.SIGINT)
+    said += process.communicate(timeout=600)[1]
     assert process.returncode == 130, said
     assert "terminate" not in said
     assert not (tmp_path / "m.hgk").exists()

@@ -27,6 +27,7 @@ from hgk import (
     arrays,
     inhomogeneous,
     isotropic,
+    progress,
     two_layers,
 )
 from hgk.estimators.parameters import CONSTRAINTS, check
@@ -326,6 +327,14 @@ def test_a_wish_to_stop_that_cut_nothing_is_not_mentioned():
     assert [type(event) for event in model.history_] == [GridChosen]
 
 
+@pytest.fixture
+def fresh(monkeypatch):
+    """No Ctrl-C was pressed lately, and one comes soon after another however slow the machine."""
+    monkeypatch.setattr(Progress, "last_press", float("-inf"))
+    monkeypatch.setattr(progress, "IMPATIENT", 600.0)
+
+
+@pytest.mark.usefixtures("fresh")
 def test_ctrl_c_leaves_a_loop_of_fits():
     """Two presses within three seconds end a cross-validation, not just one of its fits."""
     X, y = friedman(60)
@@ -334,12 +343,11 @@ def test_ctrl_c_leaves_a_loop_of_fits():
         if isinstance(event, GridChosen):
             os.kill(os.getpid(), signal.SIGINT)
 
-    Progress.last_press = float("-inf")
     with pytest.raises(KeyboardInterrupt):
         cross_val_score(HGKRegressor("plain", callback=press), X, y, cv=20)
-    Progress.last_press = float("-inf")
 
 
+@pytest.mark.usefixtures("fresh")
 def test_ctrl_c_keeps_the_best_weights_and_a_second_one_interrupts(capsys):
     X, y = friedman(80)
     calls = []
@@ -349,7 +357,6 @@ def test_ctrl_c_keeps_the_best_weights_and_a_second_one_interrupts(capsys):
         if len(calls) == 4:
             os.kill(os.getpid(), signal.SIGINT)
 
-    Progress.last_press = float("-inf")
     before = signal.getsignal(signal.SIGINT)
     long = Algorithm1(M=10_000)
     with pytest.warns(StoppedEarlyWarning):
@@ -363,6 +370,7 @@ def test_ctrl_c_keeps_the_best_weights_and_a_second_one_interrupts(capsys):
     def press_twice(event):
         os.kill(os.getpid(), signal.SIGINT)
 
+    Progress.last_press = float("-inf")  # so that it is the second of this fit
     with pytest.raises(KeyboardInterrupt):
         HGKRegressor(optimiser=long, callback=press_twice, random_state=0).fit(X, y)
     assert signal.getsignal(signal.SIGINT) is before

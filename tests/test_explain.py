@@ -22,6 +22,7 @@ from hgk import (
 )
 from hgk.events import Chosen, last
 from hgk.insight import contributions, given_rows, influence, node_terms, plain_remark
+from tasks import quickly
 
 
 def friedman(n=80):
@@ -131,7 +132,8 @@ def test_rows_without_weight_have_no_influence_and_copies_leave_together():
 def test_centres_are_rows_and_add_up_too(monkeypatch):
     monkeypatch.setattr(arrays.memory, "EXACT", 150)
     X, y = friedman(200)
-    model = HGKRegressor(random_state=0, time_budget=1.0).fit(X, y)
+    with quickly():
+        model = HGKRegressor(random_state=0).fit(X, y)
     assert type(model.machine_.parts_of()[0]).__name__ == "OnCentres"
     found = contributions(model, X, 3)
     total = found.base + found.contribution.sum(-1) + found.rest

@@ -12,7 +12,6 @@ from hgk.arrays import memory
 from hgk.events import LeavesChosen, LeavesGrown, last
 from hgk.insight import contributions
 from hgk.kernels import HierarchicalKernel, two_layers
-from hgk.learners import PRESETS, Default, Settings, register
 from hgk.learners.default import KINDS
 from hgk.learners.default.effort import LearningEffort
 from hgk.learners.default.leaves import Handed, HandingTree, LeafPlan, best_share, left_out_error, one_by_one, trained
@@ -21,6 +20,7 @@ from hgk.progress import Progress
 from hgk.report import report
 from hgk.storable import Malformed
 from hgk.storage.codec import DocumentReader, DocumentWriter
+from tasks import default_settings
 
 D = 4
 KERNEL = HierarchicalKernel.of(two_layers(D, 3, rng=0), np.full((3, D), 1.3), np.array([0.9, 0.7, 0.5]), gamma=0.8)
@@ -342,12 +342,9 @@ def test_the_share_of_the_machine_on_all_rows_is_the_best_for_so_many_partitions
 
 def fitted(estimator, X, y, steps=10, **changes):
     """By the default learner with one kind of tree and few steps, from 1000 rows in leaves if these are better."""
-    settings = Settings(**{"effort": LearningEffort(1, steps, 201), "divided": 1000, "kinds": KINDS[2:3]} | changes)
-    register("leaves", Default(settings))
-    try:
-        return estimator.set_params(preset="leaves", random_state=0).fit(X, y).set_params(preset="default")
-    finally:
-        del PRESETS["leaves"]
+    usual = {"effort": LearningEffort(1, steps, 201), "divided": 1000, "kinds": KINDS[2:3]}
+    with default_settings(**usual | changes):
+        return estimator.set_params(random_state=0).fit(X, y)
 
 
 @pytest.fixture(scope="module")

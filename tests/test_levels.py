@@ -30,7 +30,7 @@ from hgk.storage import ModelFileError, describe
 from hgk.targets import FewValues, Numbers
 from hgk.targets.few_values import POWERS, POWERS_FOR_TWO
 from reference import held_out_path
-from tasks import default_settings, numbers, task_of
+from tasks import default_settings, numbers, quickly, task_of
 
 VALUES = torch.tensor([-1.0, -0.2, 0.1, 1.0], dtype=torch.float64)
 TWO = torch.tensor([-1.0, 1.0], dtype=torch.float64)
@@ -215,7 +215,8 @@ def digits():
 @pytest.fixture(scope="module")
 def model(digits):
     X, y, _, _ = digits
-    return HGKRegressor(random_state=0, time_budget=4).fit(X, y)
+    with quickly():
+        return HGKRegressor(random_state=0).fit(X, y)
 
 
 def test_digits_as_numbers_have_columns_and_are_predicted_better_so(digits, model, monkeypatch):
@@ -228,10 +229,11 @@ def test_digits_as_numbers_have_columns_and_are_predicted_better_so(digits, mode
     assert event.values == 10
     assert event.level < event.number
     monkeypatch.setattr(Numbers, "refinements", lambda *_: [])
-    number = HGKRegressor(random_state=0, time_budget=4).fit(X, y)
+    with quickly():
+        number = HGKRegressor(random_state=0).fit(X, y)
     assert isinstance(number.model_.target, Numbers)
     errors = [np.mean((m.predict(X_new) - y_new) ** 2) for m in (model, number)]
-    assert errors[0] < 0.9 * errors[1]  # budgets buy more or less on a busy machine
+    assert errors[0] < 0.9 * errors[1]
     assert model.predict(X_new).shape == (400,)
     assert model.alpha_.shape == (500, 10)
 
@@ -249,7 +251,8 @@ def test_noisy_grades_stay_numbers():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3))
     y = np.clip(np.round(X[:, 0] + rng.normal(size=400)), -2, 2)
-    model = HGKRegressor(random_state=0, time_budget=2).fit(X, y)
+    with quickly():
+        model = HGKRegressor(random_state=0).fit(X, y)
     assert isinstance(model.model_.target, Numbers)
     (event,) = of_kind(model.history_, Refined)
     assert not event.taken
@@ -266,8 +269,8 @@ def halves():
 @pytest.fixture(scope="module")
 def two(halves):
     X, y, _, _ = halves
-    with default_settings(sharpened=600):
-        return HGKRegressor(random_state=0, time_budget=3).fit(X, y)
+    with quickly(sharpened=600):
+        return HGKRegressor(random_state=0).fit(X, y)
 
 
 def test_where_two_values_are_certain_the_power_makes_it_so(halves, two):
@@ -330,15 +333,16 @@ def test_the_report_of_two_values_sums_over_no_columns(two, tmp_path):
 
 
 def test_two_values_of_few_rows_have_no_power(halves):
-    model = HGKRegressor(random_state=0, time_budget=1).fit(*halves[:2])
+    with quickly():
+        model = HGKRegressor(random_state=0).fit(*halves[:2])
     assert isinstance(model.model_.target, Numbers)
 
 
 def test_a_power_takes_no_time(halves, monkeypatch):
     monkeypatch.setattr(Fit, "_time_to_compare", lambda *_: False)
     X, y, X_new, _ = halves
-    with default_settings(sharpened=600):
-        column = HGKRegressor(random_state=0, time_budget=1).fit(X, y[:, None])
+    with quickly(sharpened=600):
+        column = HGKRegressor(random_state=0).fit(X, y[:, None])
     assert column.model_.target.power > 1
     assert column.predict(X_new).shape == (800, 1)
 
@@ -347,8 +351,8 @@ def test_a_power_of_1_leaves_the_machine_of_the_labels(halves, monkeypatch):
     """Also of labels that rounding keeps from ±1: (K + c I) α is Y."""
     X, y, _, _ = halves
     monkeypatch.setattr(hgk.targets.few_values, "POWERS_FOR_TWO", (1.0,))
-    with default_settings(sharpened=600):
-        model = HGKRegressor(random_state=0, time_budget=2).fit(X, np.where(y > 5, 1.0, np.nextafter(1.0, 2)))
+    with quickly(sharpened=600):
+        model = HGKRegressor(random_state=0).fit(X, np.where(y > 5, 1.0, np.nextafter(1.0, 2)))
     machine, rows = model.machine_, model.model_.training.rows
     assert isinstance(model.model_.target, Numbers)
     assert not bool((rows.Y.abs() == 1).all())
@@ -358,12 +362,12 @@ def test_a_power_of_1_leaves_the_machine_of_the_labels(halves, monkeypatch):
 
 def test_columns_of_values_are_for_least_squares_on_one_label_and_never_for_classes(digits, halves):
     X, y, _, _ = digits
-    with default_settings(sharpened=600):
+    with quickly(sharpened=600):
         models = [
-            HGKClassifier(random_state=0, time_budget=1).fit(*halves[:2]),
+            HGKClassifier(random_state=0).fit(*halves[:2]),
             HGKRegressor("plain").fit(*halves[:2]),
-            HGKClassifier(random_state=0, time_budget=1).fit(X[:300], y[:300]),
-            HGKRegressor(random_state=0, time_budget=1).fit(X[:300], np.column_stack([y, y])[:300]),
+            HGKClassifier(random_state=0).fit(X[:300], y[:300]),
+            HGKRegressor(random_state=0).fit(X[:300], np.column_stack([y, y])[:300]),
             HGKRegressor("plain").fit(X[:300], y[:300]),
         ]
     assert not any(isinstance(model.model_.target, FewValues) for model in models)
@@ -418,10 +422,10 @@ def test_labels_that_differ_by_rounding_are_one_value():
 def test_lam_below_the_rounding_of_the_matrix_gets_a_ridge():
     X = np.random.default_rng(0).uniform(-1, 1, (300, 1))
     y = np.digitize(X[:, 0], [-0.5, 0, 0.5]).astype(float)
-    with warnings.catch_warnings():
+    with quickly(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that something was added to a diagonal
-        model = HGKRegressor(random_state=0, time_budget=1, lam=1e-10).fit(X, y)
-        classes = HGKClassifier(random_state=0, time_budget=1, lam=1e-10).fit(X, y)
+        model = HGKRegressor(random_state=0, lam=1e-10).fit(X, y)
+        classes = HGKClassifier(random_state=0, lam=1e-10).fit(X, y)
     assert np.mean((model.predict(X) - y) ** 2) < 0.1
     (plain,) = [event for event in of_kind(classes.history_, Judged) if event.candidate == "plain"]
     assert plain.wrong < 0.3
@@ -478,7 +482,8 @@ def test_a_label_given_as_a_column_has_one_output(digits, tmp_path):
     from hgk.report import write_report
 
     X, y, X_new, _ = digits
-    model = HGKRegressor(random_state=0, time_budget=3).fit(X, y[:, None])
+    with quickly():
+        model = HGKRegressor(random_state=0).fit(X, y[:, None])
     assert isinstance(model.model_.target, FewValues)
     assert model.predict(X_new).shape == (400, 1)
     assert model.model_.target.predictions == ["prediction 0"]

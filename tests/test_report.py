@@ -519,13 +519,16 @@ def test_tabs_go_through_links_selects_figures_and_tables(browser, shown, regres
 def test_the_tree_says_its_weights_and_another_kernel_can_be_chosen(browser, shown, regression):
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.wait import WebDriverWait
 
     ask = shown(regression)
     node = browser.find_element(By.CSS_SELECTOR, "#tree rect.node")
     scroll = "arguments[0].scrollIntoView({block: 'center'});"
     browser.execute_async_script(scroll + "requestAnimationFrame(() => requestAnimationFrame(arguments[1]));", node)
     ActionChains(browser).move_to_element(node).perform()
-    assert "of the exponent" in ask("document.getElementById('tip').textContent")
+    WebDriverWait(browser, 60).until(
+        lambda _: "of the exponent" in ask("document.getElementById('tip').textContent"), "the node says nothing"
+    )
     edges = (
         "[...document.querySelectorAll('#tree path.edge')].map(e => [e.dataset.text, +e.getAttribute('stroke-width')])"
     )

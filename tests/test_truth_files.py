@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -542,7 +541,7 @@ def ticks_of(ranges):
     script = (ROOT / "src" / "hgk" / "report" / "web" / "report.js").read_text()
     function = re.search(r"^function ticks.*?^}", script, re.DOTALL | re.MULTILINE)[0]
     program = f"{function}\nconsole.log(JSON.stringify({json.dumps(ranges)}.map(r => ticks(r, 8))))"
-    ended = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True, timeout=30)
+    ended = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True, timeout=300)
     return json.loads(ended.stdout)
 
 
@@ -568,7 +567,7 @@ def test_points_far_from_zero_keep_their_distances(far):
 def test_a_report_of_labels_near_1e18_is_drawn(browser, tmp_path, far):
     from hgk.report import write_report
 
-    browser.set_page_load_timeout(30)
+    browser.set_page_load_timeout(300)
     browser.get(write_report(far, tmp_path / "far.html").as_uri())
     assert browser.execute_script("return document.querySelectorAll('figure svg').length") > 5
 
@@ -578,9 +577,9 @@ def test_a_report_of_labels_near_1e18_is_drawn(browser, tmp_path, far):
 COMMANDS = {"python -m hgk": ["-m", "hgk"], "hgk": ["-c", "from hgk.__main__ import main; main()"]}
 SLOW = """
 import time
-print("importing", flush=True)
 try:
-    time.sleep(60)
+    print("importing", flush=True)
+    time.sleep(600)
 except KeyboardInterrupt:
     {after}
 """
@@ -596,9 +595,8 @@ def test_ctrl_c_while_packages_are_imported_is_one_line(tmp_path, command, packa
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(arguments, env=environment, cwd=tmp_path, **pipes) as process:
         assert process.stdout.readline() == "importing\n"
-        time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (130, "hgk: stopped.\n")
 
 

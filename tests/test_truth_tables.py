@@ -14,11 +14,12 @@ import hgk
 from hgk import HGKClassifier, HGKRegressor
 from hgk.cli import tables
 from hgk.inputs import Category, ColumnSettings, Marks, fewest_rows, numbers, reading, split
+from tasks import quickly
 
 pytest.importorskip("safetensors", reason="needs safetensors")
 pytest.importorskip("pyarrow", reason="needs pyarrow")
 
-RNG = np.random.default_rng(0)
+RNG = np.random.default_rng(0)  # of what follows; tests have their own, since they run in any order
 N = 120
 AMOUNT = np.exp(RNG.uniform(2, 12, N)).round(2)
 WHOLE = np.floor(AMOUNT)
@@ -353,7 +354,7 @@ LARGE = [9007199254740992, 9007199254740993]
     [list, np.array, lambda y: np.array(y, dtype=object), pd.Series, lambda y: pd.Series(y, dtype="Int64"), pl.Series],
 )
 def test_large_classes_stay_apart(tmp_path, as_given):
-    x = RNG.uniform(-1, 1, (60, 2))
+    x = np.random.default_rng(0).uniform(-1, 1, (60, 2))
     y = as_given([LARGE[int(v > 0)] for v in x[:, 0]])
     model = HGKClassifier("plain", random_state=0).fit(x, y)
     assert model.classes_.tolist() == LARGE
@@ -365,13 +366,13 @@ def test_large_classes_stay_apart(tmp_path, as_given):
 @pytest.mark.parametrize("pair", [[2**64, 2**64 + 1], [2**63 + 1, -1, 2**63 + 2]])
 def test_classes_that_no_type_tells_apart_are_refused(pair):
     with pytest.raises(ValueError, match="no type of 64 bits tells them all apart; give them as texts"):
-        HGKClassifier("plain").fit(RNG.uniform(size=(30, 2)), (pair * 30)[:30])
+        HGKClassifier("plain").fit(np.random.default_rng(0).uniform(size=(30, 2)), (pair * 30)[:30])
 
 
 @pytest.mark.parametrize("classes", [LARGE, [2**63, 2**63 + 1], [2**70, 2**70 + 1]])
 @pytest.mark.parametrize("hole", [False, True])
 def test_large_classes_of_a_csv_stay_apart(call, tmp_path, classes, hole):
-    x = RNG.uniform(-1, 1, (60, 2)).round(3)
+    x = np.random.default_rng(0).uniform(-1, 1, (60, 2)).round(3)
     rows = [f"{a},{b},{classes[int(a > 0)]}" for a, b in x] + ["0.5,0.5,"] * hole
     (tmp_path / "t.csv").write_text("\n".join(["a,b,id", *rows]))
     arguments = ["--task", "classification", "--preset", "plain", "--out", tmp_path / "m.hgk"]
@@ -398,9 +399,10 @@ def test_large_numbers_that_merge_in_a_column_are_told(call, tmp_path):
 
 
 def test_an_id_of_texts_carries_nothing_and_that_is_said(call, tmp_path):
-    ids = [str(uuid.UUID(int=int(v))) for v in RNG.integers(2**62, size=N)]
+    ids = [str(uuid.UUID(int=int(v))) for v in np.random.default_rng(0).integers(2**62, size=N)]
     frame, y = pd.DataFrame({"key": ids, "x": OTHER}), np.sin(5 * OTHER)
-    model, said = heard(lambda: HGKRegressor(random_state=0, time_budget=1.0).fit(frame, y))
+    with quickly():
+        model, said = heard(lambda: HGKRegressor(random_state=0).fit(frame, y))
     assert model.feature_importances_[0] == 0
     assert model.feature_importances_[1] == pytest.approx(1.0)
     assert sum("Column 'key' has 120 different texts, nearly one for each row" in s for s in said) == 1
