@@ -11,13 +11,18 @@ import torch
 
 from hgk.events import LeavesChosen, LeavesJudged
 from hgk.learners.default.average import Trial, mean_lam, told
+from hgk.learners.default.effort import SPEED
 from hgk.learners.default.leaves import Handed, Judgement, LeafPlan, LeafTrial, best_share, grow
 from hgk.machines import Machine, MeanOfMachines, Rows, train, train_on_centres
 from hgk.search import mean_kernel
 
 if TYPE_CHECKING:
+    from hgk.learners.default.effort import Budget
     from hgk.learners.default.learner import Fit
     from hgk.targets import Refinement
+
+# Shares of the time left that judging leaves may take, and growing them.
+SHARE_OF_TRIAL, SHARE_OF_LEAVES = 0.25, 0.7
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +53,7 @@ def plans(fit: Fit) -> tuple[list[LeafPlan], list[LeafPlan]]:
     return first, [LeafPlan(size, 0, rate, batch) for size in sizes[1:]]
 
 
-def judge_division(fit: Fit, chosen: Sequence[Trial]) -> Division | None:
+def judge_division(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> Division | None:
     """Compare leaves with the machine on all rows, on rows that no gradient has seen; None if that is as good."""
     task, settings = fit.task, fit.settings
     if task.rows.given < settings.divided or not fit.wanted.problem.exact or fit.progress.cut():
@@ -56,6 +61,8 @@ def judge_division(fit: Fit, chosen: Sequence[Trial]) -> Division | None:
     (fold, judge), *_ = fit.judges.items()
     out = judge.out if fit.exact else torch.from_numpy(np.flatnonzero(task.fold_of == fold))
     first, others = plans(fit)
+    if budget is not None and _seconds(fit, first[0], budget) > SHARE_OF_TRIAL * budget.left:
+        return None
     smallest = min(plan.size for plan in (*first, *others)) * 4 // 5
     kernels, rest = handed(chosen, float(task.rows.weight.sum())), task.training_part(fold)
     largest = len(rest) if fit.exact else settings.branch_rows
@@ -64,12 +71,27 @@ def judge_division(fit: Fit, chosen: Sequence[Trial]) -> Division | None:
     if len(rows) < 100:
         return None
     judged = [_judged(fit, trial, plan) for plan in first]
+    others = others if budget is None else []
     steps = min(judged, key=lambda one: _error(one, rows)).plan.steps
     for plan in others:  # as long as other sizes are better
         judged.append(_judged(fit, trial, LeafPlan(plan.size, steps, plan.rate, plan.batch)))
         if _error(judged[-1], rows) > min(_error(one, rows) for one in judged[:-1]):
             break
-    return _decided(fit, chosen, min(judged, key=lambda one: _error(one, rows)), trial, rest)
+    best = min(judged, key=lambda one: _error(one, rows))
+    most, least = settings.partitions
+    partitions = int(np.clip(settings.partitioned // len(task.whole), least, most))
+    if budget is not None:
+        each = best.seconds * len(task.whole) / fit.executor.workers
+        partitions = min(partitions, int(SHARE_OF_LEAVES * budget.left / each))
+    return _decided(fit, chosen, best, trial, rest, partitions) if partitions else None
+
+
+def _seconds(fit: Fit, plan: LeafPlan, budget: Budget) -> float:
+    """About what it takes to judge a plan: steps of all nodes, twice as many as leaves, and machines of leaves."""
+    settings, n = fit.settings, len(fit.task.rows)
+    leaves = 2 * min(n, settings.branches * settings.branch_rows) / plan.size
+    machine = 10 * plan.size**3 / SPEED  # a width and a c, each by some factors and inverses
+    return leaves * (2 * budget.steps(plan.steps, plan.batch, 1) + machine) / fit.executor.workers
 
 
 def _error(judgement: Judgement, rows: Rows) -> float:
@@ -89,12 +111,10 @@ def _judged(fit: Fit, trial: LeafTrial, plan: LeafPlan) -> Judgement:
 
 
 def _decided(
-    fit: Fit, chosen: Sequence[Trial], best: Judgement, trial: LeafTrial, rest: torch.Tensor
+    fit: Fit, chosen: Sequence[Trial], best: Judgement, trial: LeafTrial, rest: torch.Tensor, partitions: int
 ) -> Division | None:
     task, settings, plan = fit.task, fit.settings, best.plan
     rows = task.rows[trial.index]
-    most, least = settings.partitions
-    partitions = int(np.clip(settings.partitioned // len(task.whole), least, most))
     t_0 = machine_beside(fit, chosen, rest)(rows.X).clamp(-task.clip, task.clip).to(rows.Y)
     share = round(20 * best_share(t_0 - rows.Y, best.t - rows.Y, rows.weight, partitions)) / 20
     share = 0.0 if share < settings.least_share else share

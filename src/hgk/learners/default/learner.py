@@ -108,12 +108,13 @@ class Fit:
         effort, budget = self.plan()
         trials, self.judges = Trials(self, effort, budget).judged(plain)
         chosen = choose_kinds(trials, self.task, self.judges, self.progress, self.settings.members if self.exact else 1)
-        division = judge_division(self, chosen)
+        division = judge_division(self, chosen, budget)
         chosen = self.last_round(chosen, effort, budget, division)
         seconds = None if self.learner.budget is None else self.learner.budget - (time.monotonic() - self.begun)
         if seconds is not None and not self.wanted.problem.exact:
             self.progress.deadline = time.monotonic() + 0.5 * seconds  # for λ; the rest is for the machines
         if division is not None:
+            self.progress.deadline = float("inf") if budget is None else budget.ends
             return self.divide(chosen, division)
         refinement = Averages(self.task, self.judges).refinement(chosen)
         refined = refinement is not None and refinement.simplest is refinement

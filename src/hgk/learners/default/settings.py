@@ -91,7 +91,7 @@ class Settings:
     branch_rows: int = 8_000
     # Partitions that are averaged: at most and at least so many, and so many rows in all in between.
     partitions: tuple[int, int] = (4, 2)
-    partitioned: float = 1.5e6
+    partitioned: float = 1e6
     # A smaller share of the machine on all rows is none: it takes time in every prediction.
     least_share: float = 0.15
     # Centres of that machine where it is not exact, and rows by which it is judged.
