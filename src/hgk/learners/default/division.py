@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from hgk.arrays import accelerated
 from hgk.events import LeavesChosen, LeavesJudged
 from hgk.learners.default.average import Trial, mean_lam, told
 from hgk.learners.default.effort import SPEED
@@ -56,7 +57,8 @@ def plans(fit: Fit) -> tuple[list[LeafPlan], list[LeafPlan]]:
 def judge_division(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> Division | None:
     """Compare leaves with the machine on all rows, on rows that no gradient has seen; None if that is as good."""
     task, settings = fit.task, fit.settings
-    if task.rows.given < settings.divided or not fit.wanted.problem.exact or fit.progress.cut():
+    few_or_other_loss = task.rows.given < settings.divided or not fit.wanted.problem.exact
+    if few_or_other_loss or accelerated(task.rows.X) or fit.progress.cut():
         return None
     (fold, judge), *_ = fit.judges.items()
     out = judge.out if fit.exact else torch.from_numpy(np.flatnonzero(task.fold_of == fold))
