@@ -1,5 +1,6 @@
 """Partitions and the machine in leaves: routing, exact functions without single rows, copies and files."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import hgk
 from hgk import HGKClassifier, HGKRegressor, StoppedEarlyWarning
 from hgk.arrays import memory
 from hgk.events import LeavesChosen, LeavesGrown, last
-from hgk.insight import contributions
+from hgk.insight import contributions, regions
 from hgk.kernels import HierarchicalKernel, two_layers
 from hgk.learners.default import KINDS
 from hgk.learners.default.effort import LearningEffort
@@ -385,7 +386,24 @@ def test_everything_can_be_asked_of_a_model_in_leaves(divided_fit, tmp_path):
     hgk.save(model, tmp_path / "c.hgk", compact=True, single=True)
     np.testing.assert_allclose(hgk.load(tmp_path / "c.hgk").predict(X_new), model.predict(X_new), atol=1e-3)
     assert "leaves" in hgk.storage.describe(tmp_path / "m.hgk")["summary"]["leaves"]
-    assert "Settings" in report(model)
+    assert "The model is the mean of" in report(model)
+
+
+def test_regions_tell_where_which_column_matters(divided_fit):
+    model, _, y = divided_fit
+    top, *others = regions(model)
+    assert (top.depth, top.start, top.stop) == (0, 0, len(y))
+    for depth in {region.depth for region in others}:
+        level = [region for region in others if region.depth == depth]
+        assert all(one.stop <= two.start for one, two in itertools.pairwise(level))
+        assert all(sum(region.columns.values()) == pytest.approx(1) for region in level)
+    children = [region for region in others if region.depth == 1]
+    assert sum(region.rows for region in children) == top.rows
+    mean = sum(region.rows * region.error for region in children) / top.rows
+    assert mean == pytest.approx(top.error)
+    t = (model.loo_predictions_ - y) / np.ptp(y) * 2
+    assert top.error == pytest.approx(np.mean(t**2), rel=1e-6)
+    assert sum(top.mixes.values()) == pytest.approx(1)
 
 
 def test_the_order_of_rows_changes_nothing_but_rounding(divided_fit):

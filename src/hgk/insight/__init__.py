@@ -4,6 +4,7 @@ explanations    predictions as sums over training rows, the influence of a row, 
 errors          the error on rows not seen, compared with other methods
 importance      how much columns matter;  interactions: which stand together
 effects         what is predicted as one column moves
+regions         where which column matters, for models in leaves
 trees           kernels as trees, for pictures
 learning        training curves, and the optimism of the criterion
 coverage        how often intervals hold the label
@@ -24,6 +25,7 @@ from hgk.insight.explanations import (
 from hgk.insight.importance import Relevance, relevance
 from hgk.insight.interactions import pairs
 from hgk.insight.learning import Learning, LearningRun, TriedKind, learning_curves
+from hgk.insight.regions import Region, regions
 from hgk.insight.trees import Edge, Node, Tree, kernel_trees
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "LearningRun",
     "NewRows",
     "Node",
+    "Region",
     "Relevance",
     "Score",
     "Tree",
@@ -51,6 +54,7 @@ __all__ = [
     "node_terms",
     "pairs",
     "plain_remark",
+    "regions",
     "relevance",
     "remark_on_plain",
     "scores",

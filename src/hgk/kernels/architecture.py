@@ -118,9 +118,9 @@ class Architecture:
         sets = tuple(tuple(f for f, j in enumerate(owner) if j in set(c)) for c in self.coordinates)
         return replace(self, d=len(owner), coordinates=sets)
 
-    @property
+    @cached_property
     def mask(self) -> torch.Tensor:
-        """nodes x d, True where the column belongs to the node."""
+        """nodes x d, True where the column belongs to the node; not to be changed."""
         mask = torch.zeros(len(self.coordinates), self.d, dtype=torch.bool)
         for i, index_set in enumerate(self.coordinates):
             mask[i, list(index_set)] = True
@@ -144,7 +144,11 @@ class Architecture:
         return layers + [(len(m.nodes), self.d, *shape) for m in self.members for shape in m.kind.further]
 
     def free(self) -> list[torch.Tensor]:
-        """For every array of W, True where it holds a weight that may change."""
+        """For every array of W, True where it holds a weight that may change; not to be changed itself."""
+        return list(self._free)
+
+    @cached_property
+    def _free(self) -> list[torch.Tensor]:
         masks = [self.mask, *(torch.ones(len(p), dtype=torch.bool) for p in self.parents)]
         for members in self.members:
             seen = self.mask[members.nodes]

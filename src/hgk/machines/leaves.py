@@ -8,11 +8,15 @@ as exact as for a machine on all rows, and far cheaper. Rows are kept once; a le
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import torch
 
+from hgk.arrays import accelerated
+from hgk.executor import Threads
 from hgk.kernels import HierarchicalKernel
 from hgk.machines.base import Machine, Sum
 from hgk.machines.exact import Exact
@@ -20,6 +24,8 @@ from hgk.machines.partition import Partition
 from hgk.machines.rows import Rows
 from hgk.storable import expect, real, storable
 
+# Leaves from which threads take some each.
+MANY_LEAVES = 16
 # Rows of a leaf, and leaves, by which importances are measured.
 SEEN, LOOKED_AT = 200, 64
 
@@ -74,15 +80,23 @@ class InLeaves(Sum):
         return self.stand_in
 
     def __call__(self, X: torch.Tensor) -> torch.Tensor:
-        t, leaf = X.new_zeros(len(X), self.outputs), self.partition.route(X)
-        rows = X.to(self.X.dtype)
-        for mine, number in _groups(leaf):
-            members = self.partition.rows(number)
-            if len(members):
-                alpha = self.alpha[members].to(rows)
-                t[mine] = self.kernel_of(number).multiply(rows[mine], self.X[members], alpha).to(t)
-            else:
-                t[mine] = self._fallback(X[mine]).to(t)
+        """Leaf by leaf; operations are too small to be shared by threads, so that leaves are."""
+        t, rows, groups = X.new_zeros(len(X), self.outputs), X.to(self.X.dtype), _groups(self.partition.route(X))
+
+        def fill(some: Sequence[tuple[torch.Tensor, int]]) -> None:
+            for mine, number in some:
+                members = self.partition.rows(number)
+                if len(members):
+                    alpha = self.alpha[members].to(rows)
+                    t[mine] = self.kernel_of(number).multiply(rows[mine], self.X[members], alpha).to(t)
+                else:
+                    t[mine] = self._fallback(X[mine]).to(t)
+
+        workers = 1 if accelerated(X) or len(groups) < MANY_LEAVES else torch.get_num_threads()
+        if workers == 1:
+            fill(groups)
+        else:
+            Threads(workers, inner=1).run([partial(fill, groups[k::workers]) for k in range(workers)])
         return t
 
     def similarities(self, X):

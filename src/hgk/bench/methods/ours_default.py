@@ -2,7 +2,7 @@
 
 from hgk import HGKRegressor
 from hgk.bench.methods import Fitted, Method
-from hgk.events import Chosen, Judged, last, of_kind
+from hgk.events import Chosen, Judged, LeavesChosen, last, of_kind
 
 
 class OursDefault(Method):
@@ -15,4 +15,6 @@ class OursDefault(Method):
         judged, chosen = of_kind(model.history_, Judged), last(model.history_, Chosen)
         held_out = {e.candidate: e.honest if e.risk is None else e.risk for e in judged}
         averaged = None if chosen is None else list(chosen.candidates)
-        return Fitted(model.predict, {"averaged": averaged, "held_out": held_out})
+        leaves = last(model.history_, LeavesChosen)
+        told = {"averaged": averaged, "held_out": held_out}
+        return Fitted(model.predict, told if leaves is None else told | {"leaves": leaves.words})

@@ -11,6 +11,7 @@ from hgk.report.sections.kernel import KernelSection
 from hgk.report.sections.learning import LearningSection
 from hgk.report.sections.pairs import PairsSection
 from hgk.report.sections.predictions import PredictionsSection
+from hgk.report.sections.regions import RegionsSection
 from hgk.report.sections.settings import SettingsSection
 from hgk.report.sections.worst import WorstRowsSection
 
@@ -24,6 +25,7 @@ _sections: list[type[Section]] = [
     ColumnsSection,
     EffectsSection,
     PairsSection,
+    RegionsSection,
     LearningSection,
     PredictionsSection,
     WorstRowsSection,
