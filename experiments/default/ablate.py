@@ -146,6 +146,7 @@ VARIANTS = {
     "leaves by steps of half the rate": Variant({"leaf_rates": (0.025, 0.1)}),
     "leaves by steps of twice the rate": Variant({"leaf_rates": (0.1, 0.4)}),
     "halves of the rows alone": Variant({"leaf_shares": (0.5,)}),
+    "leaves wherever they gain": Variant({"leaf_margin": 0.0}),
     "two partitions": Variant({"partitions": (2, 2)}),
 }
 

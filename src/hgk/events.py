@@ -198,10 +198,10 @@ class LeavesChosen(Event):
         """What was done, for people."""
         if not self.taken:
             return "not taken: on the rows set aside they were no better than one machine on all rows"
-        own = f"by {self.steps} steps on its rows and those around it" if self.steps else "of its own width alone"
         many = f"the mean of {self.partitions} partitions" if self.partitions > 1 else "one partition"
-        whole = f"; {self.share:.0%} of each prediction come from a machine on all rows" if self.share else ""
-        return f"{many} of the rows into leaves of at most {self.size} rows, each with a kernel {own}{whole}"
+        weights = "weights and a width" if self.steps else "a width"
+        whole = f"; a machine on all rows has a share of {self.share:.0%}" if self.share else ""
+        return f"{many} of the rows into leaves of at most {self.size} rows, each with {weights} of its own{whole}"
 
 
 @storable

@@ -122,7 +122,7 @@ def _decided(
     share = 0.0 if share < settings.least_share else share
     t = share * t_0 + (1 - share) * best.t.mean(0)
     gain, error = rows.mean(((t_0 - rows.Y) ** 2 - (t - rows.Y) ** 2).sum(1))
-    taken = share < 0.95 and gain > (error if fit.exact else 0.0)  # on centres the machine on all rows is no refuge
+    taken = share < 0.95 and gain > (settings.leaf_margin * error if fit.exact else 0.0)
     refinement = None if task.refinement is None else task.refinement.sharpened(t, rows)
     more: dict[str, Any] = told(t, rows, refinement)
     alone = told(t_0, rows, None if task.refinement is None else task.refinement.sharpened(t_0, rows))

@@ -92,6 +92,8 @@ class Settings:
     # Partitions that are averaged: at most and at least so many, and so many rows in all in between.
     partitions: tuple[int, int] = (4, 2)
     partitioned: float = 1e6
+    # Standard errors by which leaves have to be better than an exact machine on all rows.
+    leaf_margin: float = 1.0
     # A smaller share of the machine on all rows is none: it takes time in every prediction.
     least_share: float = 0.15
     # Centres of that machine where it is not exact, and rows by which it is judged.
