@@ -342,7 +342,7 @@ def test_the_share_of_the_machine_on_all_rows_is_the_best_for_so_many_partitions
 
 
 def fitted(estimator, X, y, steps=10, **changes):
-    """By the default learner with one kind of tree and few steps, from 1000 rows in leaves if these are better."""
+    """By the default learner with one kind of tree and few steps, beyond 1000 rows in leaves if these are better."""
     usual = {"effort": LearningEffort(1, steps, 201), "divided": 1000, "kinds": KINDS[2:3]}
     with default_settings(**usual | changes):
         return estimator.set_params(random_state=0).fit(X, y)

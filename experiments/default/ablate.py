@@ -141,13 +141,10 @@ VARIANTS = {
     "two values with powers up to 2": Variant({"refinements": powers_up_to_2}, TWO_VALUES),
     "judged on 1000 rows": Variant({"judge": 1000}),
     "no penalty on maps": Variant({"map_penalty": 0.0}),
-    "no leaves": Variant({"divided": 10**9}),
-    "leaves without steps": Variant({"leaf_steps": 0}),
-    "leaves by steps of half the rate": Variant({"leaf_rates": (0.025, 0.1)}),
-    "leaves by steps of twice the rate": Variant({"leaf_rates": (0.1, 0.4)}),
-    "halves of the rows alone": Variant({"leaf_shares": (0.5,)}),
-    "leaves wherever they gain": Variant({"leaf_margin": 0.0}),
-    "two partitions": Variant({"partitions": (2, 2)}),
+    "leaves from 3000 rows": Variant({"divided": 3000}),
+    "leaves from 3000 rows, wherever they gain": Variant({"divided": 3000, "leaf_margin": 0.0}),
+    "leaves from 3000 rows, by steps of twice the rate": Variant({"divided": 3000, "leaf_rates": (0.1, 0.2)}),
+    "leaves from 3000 rows, without steps": Variant({"divided": 3000, "leaf_steps": 0}),
 }
 
 

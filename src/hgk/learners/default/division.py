@@ -57,7 +57,7 @@ def plans(fit: Fit) -> tuple[list[LeafPlan], list[LeafPlan]]:
 def judge_division(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> Division | None:
     """Compare leaves with the machine on all rows, on rows that no gradient has seen; None if that is as good."""
     task, settings = fit.task, fit.settings
-    few_or_other_loss = task.rows.given < settings.divided or not fit.wanted.problem.exact
+    few_or_other_loss = len(task.whole) <= settings.divided or not fit.wanted.problem.exact
     if few_or_other_loss or accelerated(task.rows.X) or fit.progress.cut():
         return None
     (fold, judge), *_ = fit.judges.items()

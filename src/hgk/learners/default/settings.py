@@ -78,9 +78,9 @@ class Settings:
     rates: tuple[float, float, float] = (0.3, 0.2, 0.03)
     map_penalty: float = 0.1
 
-    # Rows from which leaves are tried. Where a machine on all rows is exact, these shares of them are the sizes of
-    # leaves to choose from, beyond these numbers of rows; then steps of a node, their rate and rows per step.
-    divided: int = 3000
+    # Different rows beyond which leaves are tried. Where a machine on all rows is exact, these shares of them are the
+    # sizes of leaves to choose from, beyond these numbers of rows; then steps of a node, their rate and rows per step.
+    divided: int = 10_000
     leaf_shares: tuple[float, ...] = (0.5, 0.25)
     leaf_rows: tuple[int, ...] = (1000, 2000, 4000)
     leaf_steps: int = 8
