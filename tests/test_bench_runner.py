@@ -310,7 +310,7 @@ def test_a_dask_cluster_survives_deaths_and_gives_up_a_deadly_run(odd, tmp_path,
     distributed = pytest.importorskip("distributed", reason="needs distributed")
     import dask
 
-    monkeypatch.setattr(runner, "PATIENCE", 300.0)  # workers start slowly on a busy machine
+    monkeypatch.setattr(runner, "SCHEDULER_SECONDS", 300.0)  # workers start slowly on a busy machine
     monkeypatch.setattr(runner, "WITHOUT_WORKERS", 300.0)
     at_once = {"distributed.scheduler.allowed-failures": 0}  # Dask gives a run up at the first death
     store = Store(tmp_path / "rows.jsonl")

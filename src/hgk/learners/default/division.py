@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Shares of the time left that judging leaves may take, and growing them.
 SHARE_OF_TRIAL, SHARE_OF_LEAVES = 0.25, 0.7
+# Rows set aside below which nothing is decided.
+FEWEST_JUDGED = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +72,7 @@ def judge_division(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> 
     largest = len(rest) if fit.exact else settings.branch_rows
     trial = LeafTrial(task.rows, rest, out, kernels, smallest, largest, fit.rng, settings, fit.progress, task.clip)
     rows = task.rows[trial.index]
-    if len(rows) < 100:
+    if len(rows) < FEWEST_JUDGED:
         return None
     judged = [_judged(fit, trial, plan) for plan in first]
     others = others if budget is None else []

@@ -199,7 +199,7 @@ class Fit:
     # ------------------------------------------------------------------------------------------------- training
 
     def last_round(
-        self, chosen: list[Trial], effort: LearningEffort, budget: Budget | None, division: Division | None
+        self, chosen: list[Trial], effort: LearningEffort, budget: Budget | None, division: Division | None = None
     ) -> list[Trial]:
         """Measure optimism, then some last steps of the learned kernels on all rows, where there are many."""
         if budget is not None and self.task.rows.given >= self.settings.many:
