@@ -451,3 +451,14 @@ def test_a_fit_that_is_stopped_keeps_the_leaves_that_are_through(monkeypatch):
     assert leaves.stand_in is not None
     assert np.isfinite(model.predict(X)).all()
     assert np.isfinite(model.loo_predictions_).all()
+
+
+def test_a_given_lam_is_that_of_every_leaf(monkeypatch):
+    monkeypatch.setattr(memory, "EXACT", 700)
+    X, y = bumpy(1200)
+    model = fitted(HGKRegressor(lam=1e-4), X, y, leaf_rows=(200,), branch_rows=400, centres_beside=50)
+    leaves = [part for part in model.machine_.parts_of() if isinstance(part, InLeaves)]
+    assert leaves
+    for part in leaves:
+        np.testing.assert_allclose(part.cs, 1e-4 * 1200)
+    assert model.lam_ == pytest.approx(1e-4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,8 +52,9 @@ def plans(fit: Fit) -> tuple[list[LeafPlan], list[LeafPlan]]:
     place = 0 if fit.exact else 1
     sizes = [int(share * n) + 1 for share in settings.leaf_shares] if fit.exact else list(settings.leaf_rows)
     rate, batch = settings.leaf_rates[place], settings.leaf_batches[place]
-    first = [LeafPlan(sizes[0], steps, rate, batch) for steps in (settings.leaf_steps, 0)]
-    return first, [LeafPlan(size, 0, rate, batch) for size in sizes[1:]]
+    c = float(fit.task.lams[0] * fit.task.rows.weight.sum()) if len(fit.task.lams) == 1 else None
+    first = [LeafPlan(sizes[0], steps, rate, batch, c) for steps in (settings.leaf_steps, 0)]
+    return first, [LeafPlan(size, 0, rate, batch, c) for size in sizes[1:]]
 
 
 def judge_division(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> Division | None:
@@ -75,10 +76,12 @@ def judge_division(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> 
     if len(rows) < FEWEST_JUDGED:
         return None
     judged = [_judged(fit, trial, plan) for plan in first]
+    if fit.progress.stopped:  # what was judged was not grown to the end
+        return None
     others = others if budget is None else []
     steps = min(judged, key=lambda one: _error(one, rows)).plan.steps
     for plan in others:  # as long as other sizes are better
-        judged.append(_judged(fit, trial, LeafPlan(plan.size, steps, plan.rate, plan.batch)))
+        judged.append(_judged(fit, trial, replace(plan, steps=steps)))
         if _error(judged[-1], rows) > min(_error(one, rows) for one in judged[:-1]):
             break
     best = min(judged, key=lambda one: _error(one, rows))
@@ -157,11 +160,12 @@ def machine_beside(fit: Fit, chosen: Sequence[Trial], index: torch.Tensor) -> Ma
 
 
 def on_few_centres(fit: Fit, trial: Trial, rows: Rows) -> Machine:
-    settings = fit.settings
+    """Beside leaves, or in the place of those that a stop has left out."""
+    settings, given = fit.settings, fit.task.lams
     order = torch.from_numpy(fit.rng.permutation(len(rows)))
-    centres, held_out = settings.centres_beside, min(settings.rows_for_lam, len(rows) // 5)
+    centres, held_out = min(settings.centres_beside, len(rows) // 2), min(settings.rows_for_lam, len(rows) // 5)
     parts = order[:centres].sort()[0], order[centres : centres + held_out].sort()[0]
-    lams = [trial.lam * factor for factor in settings.lams_around]
+    lams = [trial.lam * factor for factor in settings.lams_around] if len(given) > 1 else [float(given[0])]
     return train_on_centres(trial.kernels_for(centres)[0], rows, lams, *parts, fit.task.clip, fit.progress)
 
 

@@ -49,12 +49,16 @@ LEAST_C = 1e-4
 
 @dataclass(frozen=True)
 class LeafPlan:
-    """At most so many rows in a leaf, and steps of every node at this rate on batches of so many rows."""
+    """At most so many rows in a leaf, and steps of every node at this rate on batches of so many rows.
+
+    ``c`` is that of all leaves, where λ was given; None lets each choose its own.
+    """
 
     size: int
     steps: int
     rate: float
     batch: int
+    c: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,9 +150,9 @@ def one_by_one(jobs: Sequence[Callable]) -> list:
 # ----------------------------------------------------------------------------------------------------------- leaves
 
 
-def trained(handed: Handed, rows: Rows, clip: float) -> Leaf:
+def trained(handed: Handed, rows: Rows, clip: float, given_c: float | None = None) -> Leaf:
     """The exact machine of a leaf; its width and c by leaving one out, starting from those that were handed down."""
-    S, c = handed.kernel.exponent(rows.X.float()), max(handed.c, LEAST_C)
+    S, c = handed.kernel.exponent(rows.X.float()), max(handed.c, LEAST_C) if given_c is None else given_c
 
     def at(factor: float) -> torch.Tensor:
         return torch.mul(S, -((handed.kernel.gamma * factor) ** -2)).exp_()
@@ -156,7 +160,8 @@ def trained(handed: Handed, rows: Rows, clip: float) -> Leaf:
     tries = LEAF_TRIES if len(rows) <= TUNED else 0
     factor = _smallest(lambda factor: left_out_error(at(factor), rows, c, clip), 1.0, NARROWER, tries)
     K = at(factor)
-    c = _smallest(lambda c: left_out_error(K, rows, c, clip), c, QUIETER, tries)
+    if given_c is None:
+        c = max(LEAST_C, _smallest(lambda c: left_out_error(K, rows, c, clip), c, QUIETER, tries))
     kernel = handed.kernel.with_gamma(handed.kernel.gamma * factor)
     L, ridge = cholesky(K, c / rows.weight, rounded=True)
     if ridge:  # c is below the rounding of single precision
@@ -180,8 +185,6 @@ def _smallest(value: Callable[[float], float], start: float, factor: float, trie
 
 def left_out_error(K: torch.Tensor, rows: Rows, c: float, clip: float) -> float:
     """The error of clipped predictions of rows that were left out (see :mod:`hgk.criteria`)."""
-    if c < LEAST_C:
-        return float("inf")
     s, m = rows.weight[:, None], rows.repetitions[:, None]
     inverse = invert(K, rows.Y, c / float(s.sum()), rows.weight, torch.float32 if c > 1e-2 else torch.float64)
     D = inverse.G.diagonal()[:, None].double() / m + (1 - 1 / m) * s / c
@@ -284,7 +287,7 @@ class LeafTrial:
         t, leaves = self.rows.Y.new_zeros(len(out), self.rows.Y.shape[1]), []
         for node in nodes:
             members = tree.members(node)
-            leaf = trained(known[node], self.rows[members], self.clip)
+            leaf = trained(known[node], self.rows[members], self.clip, plan.c)
             leaves.append((Handed(leaf.kernel, leaf.c), members))
             start, stop = tree.parts.spans[node] if node >= 0 else (-1 - node, -node)
             mine = ((leaf_of >= start) & (leaf_of < stop)).nonzero()[:, 0]
@@ -338,7 +341,7 @@ def grow(
         if progress.cut():
             break
         some = nodes[start : start + at_once]
-        leaves += executor.run([partial(trained, known[node], rows[tree.members(node)], clip) for node in some])
+        leaves += executor.run([partial(trained, known[node], rows[tree.members(node)], clip, plan.c) for node in some])
         progress.report(LeavesGrown(partition=number, done=len(leaves), of=len(nodes)))
     if not leaves:
         return None
