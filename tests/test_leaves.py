@@ -10,13 +10,14 @@ import torch
 import hgk
 from hgk import HGKClassifier, HGKRegressor, StoppedEarlyWarning
 from hgk.arrays import memory
-from hgk.events import LeavesChosen, LeavesGrown, last
-from hgk.insight import contributions, regions
+from hgk.cli.explain import row_explained
+from hgk.events import LeavesChosen, LeavesGrown, LeavesJudged, last
+from hgk.insight import contributions, given_rows, influence, regions
 from hgk.kernels import HierarchicalKernel, two_layers
-from hgk.learners.default import KINDS
+from hgk.learners.default import KINDS, division
 from hgk.learners.default.effort import LearningEffort
 from hgk.learners.default.leaves import Handed, HandingTree, LeafPlan, best_share, left_out_error, one_by_one, trained
-from hgk.machines import Exact, InLeaves, MeanOfMachines, Rows, partition, train, tree_of
+from hgk.machines import Exact, InLeaves, MeanOfMachines, OnCentres, Rows, partition, train, tree_of
 from hgk.progress import Progress
 from hgk.report import report
 from hgk.storable import Malformed
@@ -245,7 +246,10 @@ def test_a_mean_by_proportions_is_the_mean_of_everything():
     single = mean.to(dtype=torch.float32)
     assert single.machines[0].X is single.machines[1].X
     apart = MeanOfMachines((train(KERNEL, rows[:20], 1e-3), other))
-    assert len(apart.X) == len(apart.alpha) == 80
+    assert len(apart.X) == 80
+    assert apart.outputs == 2
+    with pytest.raises(AttributeError, match="sum over different rows"):
+        _ = apart.alpha
     torch.testing.assert_close(apart.similarities(X)[0].sum(-1), apart(X))
 
 
@@ -348,25 +352,31 @@ def fitted(estimator, X, y, steps=10, **changes):
         return estimator.set_params(random_state=0).fit(X, y)
 
 
-@pytest.fixture(scope="module")
-def divided_fit():
+# Leaves alone beyond the exact machine, the same beside a machine on centres, and beside an exact machine.
+WAYS = {"leaves": (700, 0.0), "leaves and centres": (700, 0.4), "leaves and all rows": (10_000, 0.4)}
+SMALL = {"leaf_rows": (200,), "branch_rows": 400, "centres_beside": 50}
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def divided_fit(request):
     X, y = bumpy(1500)
-    return fitted(HGKRegressor(), X, y, steps=30), X, y
+    exact, share = WAYS[request.param]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "EXACT", exact)
+        patch.setattr(division, "best_share", lambda *_: share)
+        return fitted(HGKRegressor(), X, y, steps=30, leaf_margin=-100.0, **SMALL), X, y
 
 
 def test_where_leaves_are_better_on_rows_set_aside_they_are_taken(divided_fit):
-    model, X, y = divided_fit
+    model, _, y = divided_fit
     chosen = last(model.history_, LeavesChosen)
     assert chosen.taken
-    assert chosen.risk < chosen.without
     machine = model.machine_
     leaves = [part for part in machine.parts_of() if isinstance(part, InLeaves)]
     assert len(leaves) == chosen.partitions
     X_new, y_new = bumpy(2000, seed=1)
-    whole = fitted(HGKRegressor(), X, y, steps=30, divided=10**9)
-    errors = [np.mean((m.predict(X_new) - y_new) ** 2) for m in (model, whole)]
-    assert errors[0] < errors[1]
     assert model.model_.error()["risk"] == chosen.risk
+    assert 0.4 < chosen.risk / np.mean(((model.predict(X_new) - y_new) / np.ptp(y) * 2) ** 2) < 2.5
     assert "partitions of the rows into leaves" in chosen.words
 
 
@@ -378,7 +388,14 @@ def test_everything_can_be_asked_of_a_model_in_leaves(divided_fit, tmp_path):
     assert model.loo_predictions_.shape == y.shape
     assert model.feature_importances_.sum() == pytest.approx(1)
     sums = contributions(model, X_new[:5], k=None)
-    np.testing.assert_allclose(sums.base + sums.contribution.sum(-1)[:, 0], model.predict(X_new[:5]), rtol=1e-6)
+    np.testing.assert_allclose(sums.base + sums.contribution.sum(-1)[:, 0], model.predict(X_new[:5]), atol=1e-3)
+    assert sums.rows.shape[-1] == len(given_rows(model)) == len(model.machine_.X)
+    training = model.model_.training
+    features = training.rows.X[training.place[given_rows(model)]]
+    torch.testing.assert_close(model.machine_.X.double(), features, rtol=1e-6, atol=1e-6)
+    assert influence(model, X_new[:2]).shape == (2, len(y))
+    assert row_explained(model, X_new[:1], 3)["outputs"][0]["rows"][0]["row"] is not None
+    np.testing.assert_allclose(model.predict(X_new[:1]), model.predict(X_new)[:1], atol=1e-4)
     hgk.save(model, tmp_path / "m.hgk")
     again = hgk.load(tmp_path / "m.hgk")
     np.testing.assert_array_equal(again.predict(X_new), model.predict(X_new))
@@ -408,8 +425,12 @@ def test_regions_tell_where_which_column_matters(divided_fit):
 
 def test_the_order_of_rows_changes_nothing_but_rounding(divided_fit):
     model, X, y = divided_fit
-    order = np.random.default_rng(0).permutation(len(y))
-    other = fitted(HGKRegressor(), X[order], y[order], steps=30)
+    chosen, order = last(model.history_, LeavesChosen), np.random.default_rng(0).permutation(len(y))
+    exact = isinstance(model.machine_.parts_of()[0], Exact)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "EXACT", 10_000 if exact else 700)
+        patch.setattr(division, "best_share", lambda *_: chosen.share)
+        other = fitted(HGKRegressor(), X[order], y[order], steps=30, leaf_margin=-100.0, **SMALL)
     np.testing.assert_allclose(other.predict(X[:50]), model.predict(X[:50]), atol=1e-9)
 
 
@@ -449,6 +470,11 @@ def test_a_fit_that_is_stopped_keeps_the_leaves_that_are_through(monkeypatch):
     grown = last(model.history_, LeavesGrown)
     assert 0 < int((leaves.partition.sizes > 0).sum()) == grown.done < grown.of
     assert leaves.stand_in is not None
+    told = last(model.history_, LeavesChosen)
+    assert told.stopped
+    assert told.partitions == 1
+    assert "stopped before all leaves were grown" in told.words
+    assert model.model_.error() is None  # what was judged is not what was grown
     assert np.isfinite(model.predict(X)).all()
     assert np.isfinite(model.loo_predictions_).all()
 
@@ -462,3 +488,29 @@ def test_a_given_lam_is_that_of_every_leaf(monkeypatch):
     for part in leaves:
         np.testing.assert_allclose(part.cs, 1e-4 * 1200)
     assert model.lam_ == pytest.approx(1e-4)
+
+
+@pytest.mark.parametrize("event", [LeavesJudged, LeavesChosen])
+def test_a_stop_before_any_leaf_leaves_no_word_of_leaves(monkeypatch, event):
+    monkeypatch.setattr(memory, "EXACT", 700)
+    X, y = bumpy(1200)
+    stopped = HGKRegressor(callback=lambda told: isinstance(told, event))
+    with pytest.warns(StoppedEarlyWarning):
+        model = fitted(stopped, X, y, **SMALL)
+    assert isinstance(model.machine_, OnCentres)
+    told = last(model.history_, LeavesChosen)
+    assert told is None or (told.stopped and not told.taken)
+    error = np.sqrt(np.mean((model.predict(X) - y) ** 2))
+    assert 0.3 < model.model_.error()["rmse"] / error < 5
+
+
+def test_weights_of_rows_change_no_scale():
+    """c = λ Σ s is that of heavier rows, if all are."""
+    rows = rows_of(300, repeated=False)
+    parts = partition(rows.X, torch.ones(D), 100, np.random.default_rng(0))
+    plan, cs = LeafPlan(100, 5, 0.2, 50), []
+    for times in (1.0, 30.0):
+        heavier = replace(rows, weight=times * rows.weight)
+        tree = HandingTree(heavier, parts, 0, 0.0, Progress())
+        cs.append(tree.learn(-1, Handed(KERNEL, 0.1 * times), plan).c)
+    assert cs[1] / 30 == pytest.approx(cs[0], rel=1e-3)

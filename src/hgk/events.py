@@ -179,10 +179,12 @@ class LeavesJudged(Event):
 class LeavesChosen(Event):
     """Whether rows are divided into leaves, and how: how many partitions, and the share of the machine on all rows.
 
-    ``risk`` is the error on the rows set aside, ``without`` that of the machine on all rows alone.
+    ``risk`` is the error on the rows set aside, ``without`` that of the machine on all rows alone. ``stopped`` says
+    that a stop has left some or all of the leaves out; then there is no such error.
     """
 
     taken: bool
+    stopped: bool = False
     size: int
     steps: int
     partitions: int
@@ -196,12 +198,17 @@ class LeavesChosen(Event):
     @property
     def words(self) -> str:
         """What was done, for people."""
+        if self.stopped and not self.taken:
+            return "not grown: the fit was stopped before"
         if not self.taken:
             return "not taken: on the rows set aside they were no better than one machine on all rows"
         many = f"the mean of {self.partitions} partitions" if self.partitions > 1 else "one partition"
         weights = "weights and a width" if self.steps else "a width"
         whole = f"; a machine on all rows has a share of {self.share:.0%}" if self.share else ""
-        return f"{many} of the rows into leaves of at most {self.size} rows, each with {weights} of its own{whole}"
+        left = "; the fit was stopped before all leaves were grown" if self.stopped else ""
+        return (
+            f"{many} of the rows into leaves of at most {self.size} rows, each with {weights} of its own{whole}{left}"
+        )
 
 
 @storable

@@ -26,7 +26,7 @@ from hgk.arrays import require_memory, row_blocks, threads_for
 from hgk.estimators import HGKEstimator
 from hgk.events import Judged, of_kind
 from hgk.kernels import HierarchicalKernel, Sweep
-from hgk.model import Model
+from hgk.model import Model, Training
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,11 +112,16 @@ def node_terms(kernel: HierarchicalKernel, x: torch.Tensor, Z: torch.Tensor) -> 
 def given_rows(model: HGKEstimator) -> np.ndarray:
     """For every row of the machine, the number of a row as it was given to ``fit``: the first of equal ones."""
     training = model.model_.need_training("The numbers of training rows need")
-    X = model.machine_.X
+    rows = list({id(machine.X): machine.X for machine in model.machine_.parts_of()}.values())
+    return np.concatenate([_numbers_of(X, training) for X in rows])
+
+
+def _numbers_of(X: torch.Tensor, training: Training) -> np.ndarray:
+    """Of all distinct rows, or of some of them, such as centres."""
     if len(X) == len(training.rows):
         return training.first
     known = training.rows.X.to(X.dtype).numpy()
-    place = {row.tobytes(): i for i, row in reversed(list(enumerate(known)))}  # centres are rows
+    place = {row.tobytes(): i for i, row in reversed(list(enumerate(known)))}
     return training.first[[place[row.tobytes()] for row in np.ascontiguousarray(X.numpy())]]
 
 

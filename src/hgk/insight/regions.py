@@ -75,7 +75,7 @@ def _region(
     members = parts.order[start:stop]
     error = float(weight[members] @ losses[members] / weight[members].sum()) if len(members) else float("nan")
     mixes = np.zeros(machine.X.shape[1])
-    if node >= 0:
+    if node >= 0 and len(members) > 1:
         sample = machine.X[members[:: max(1, len(members) // 1000)]].double()
         mixes = (parts.directions[node] ** 2 * sample.var(0)).numpy()
     shares = _shares(machine, first, last)

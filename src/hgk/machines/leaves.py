@@ -71,7 +71,8 @@ class InLeaves(Sum):
         n = float(len(rows) if weight is None else weight[rows].sum())
         lam = float(self.cs[leaf]) / n
         parts = (torch.arange(len(rows)),)
-        return Exact(self.kernel_of(leaf), lam, self.X[rows], self.alpha[rows], parts=parts)
+        # in double precision, as the rows that functions without single ones are asked for
+        return Exact(self.kernel_of(leaf), lam, self.X[rows].double(), self.alpha[rows], parts=parts)
 
     @property
     def _fallback(self) -> Machine:
@@ -103,10 +104,14 @@ class InLeaves(Sum):
         c, similar = X.new_zeros(len(X), self.outputs, len(self.X)), X.new_zeros(len(X), len(self.X))
         for mine, number in _groups(self.partition.route(X)):
             members = self.partition.rows(number)
-            if len(members):
-                K = self.kernel_of(number).matrix(X[mine].to(self.X.dtype), self.X[members]).to(X)
-                similar[mine[:, None], members] = K
-                c[mine[:, None], :, members] = (self.alpha[members][None] * K[:, :, None]).to(X)
+            if not len(members):
+                raise ValueError(
+                    "A prediction is no sum over the rows of its leaf where the fit was stopped before it came to that "
+                    "leaf; fit again to the end."
+                )
+            K = self.kernel_of(number).matrix(X[mine].to(self.X.dtype), self.X[members]).to(X)
+            similar[mine[:, None], members] = K
+            c[mine[:, None], :, members] = (self.alpha[members][None] * K[:, :, None]).to(X)
         return c, similar
 
     def kernel_at(self, x):
@@ -122,7 +127,7 @@ class InLeaves(Sum):
         for number in numbers.tolist():
             rows = self.partition.rows(number)
             seen = self.X[rows[:: -(-len(rows) // SEEN)]].double()
-            total += float(sizes[number] / sizes[numbers].sum()) * self.kernel_of(number).shares(seen)
+            total += int(sizes[number]) / int(sizes[numbers].sum()) * self.kernel_of(number).shares(seen)
         return total
 
     # -------------------------------------------------------------------------------------------- rows left out
@@ -168,8 +173,11 @@ class InLeaves(Sum):
             elif self.stand_in is not None and len(routed := self._routed_to_empty(rows, index[mine])):
                 at = mine[routed]
                 t[:, at[:, None], at] = self.stand_in.leave_two_out(rows, index[at])
-        outside = torch.cat([mine for mine, leaf, _ in self._asked(rows, index) if leaf < 0] or [index[:0]])
-        inside = torch.cat([mine for mine, leaf, _ in self._asked(rows, index) if leaf >= 0] or [index[:0]])
+        leaf_of = self.partition.leaf_of_rows(len(rows))[index]
+        outside, inside = (leaf_of < 0).nonzero()[:, 0], (leaf_of >= 0).nonzero()[:, 0]
+        routed = torch.ones(len(outside), dtype=torch.bool)
+        routed[self._routed_to_empty(rows, index[outside])] = False
+        outside = outside[routed]
         if len(outside) and len(inside):  # a row that no leaf has is predicted by rows that may leave
             t[:, outside[:, None], inside] = self.without_one(rows, index[inside])[1](rows.X[index[outside]])
         return t
@@ -204,7 +212,8 @@ class InLeaves(Sum):
     # ------------------------------------------------------------------------------------------------------ copies
 
     def to(self, device=None, dtype=None):
-        moved = super().to(device, dtype)
+        """Rows in single precision stay so: the leaves were trained in it."""
+        moved = super().to(device, None if self.X.dtype == torch.float32 else dtype)
         other = None if self.stand_in is None else self.stand_in.to(device, dtype)
         return replace(moved, stand_in=other)
 

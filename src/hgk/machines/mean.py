@@ -29,9 +29,16 @@ class SeveralMachines(Machine):
         return [p / sum(given) for p in given]
 
     @property
-    def _shared(self) -> bool:
-        """Whether all sum over the same rows."""
-        return all(machine.X is self.machines[0].X for machine in self.machines)
+    def by_rows(self) -> list[list[tuple[float, Machine]]]:
+        """p_m and machines, those that sum over the same rows together."""
+        groups: dict[int, list[tuple[float, Machine]]] = {}
+        for p, machine in zip(self.weights, self.machines, strict=True):
+            groups.setdefault(id(machine.X), []).append((p, machine))
+        return list(groups.values())
+
+    @property
+    def outputs(self) -> int:
+        return self.machines[0].outputs
 
     @property
     def kernel(self) -> Kernel:  # type: ignore[override]
@@ -43,13 +50,16 @@ class SeveralMachines(Machine):
 
     @property
     def X(self) -> torch.Tensor:  # type: ignore[override]
-        first = self.machines[0].X
-        return first if self._shared else torch.cat([machine.X.to(first.dtype) for machine in self.machines])
+        rows = [group[0][1].X for group in self.by_rows]
+        return rows[0] if len(rows) == 1 else torch.cat([X.double() for X in rows])
 
     @property
     def alpha(self) -> torch.Tensor:  # type: ignore[override]
-        alphas = [machine.alpha for machine in self.machines]
-        return torch.stack(alphas) if self._shared else torch.cat(alphas)
+        if len(self.by_rows) > 1:
+            raise AttributeError(
+                "These machines sum over different rows; ask machine_.parts_of() for each one's alpha."
+            )
+        return torch.stack([machine.alpha for machine in self.machines])
 
     @property
     def ridge_added(self) -> float:  # type: ignore[override]
@@ -93,8 +103,8 @@ class MeanOfMachines(SeveralMachines):
     """f = Σ_m p_m f_m, with p_m in proportion to ``proportions``; all alike where none are given.
 
     ``kernel`` is the mean of the machines' kernels, and ``lam`` the geometric mean of theirs. ``alpha`` has one more
-    axis in front, one entry for each machine; where they sum over different rows, ``X`` and ``alpha`` are those of
-    all, one below the other.
+    axis in front, one entry for each machine; where they sum over different rows, ``X`` has those of all, one below the
+    other, and there is no common ``alpha``.
     """
 
     def _mean(self, values: Callable[[Machine], torch.Tensor]) -> torch.Tensor:
@@ -109,11 +119,12 @@ class MeanOfMachines(SeveralMachines):
         return self._mean(lambda machine: machine(X))
 
     def similarities(self, X):
-        parts = [machine.similarities(X) for machine in self.machines]
-        terms = [(p * c, p * K) for p, (c, K) in zip(self.weights, parts, strict=True)]
-        if self._shared:
-            return sum(c for c, _ in terms), sum(K for _, K in terms)
-        return torch.cat([c for c, _ in terms], -1), torch.cat([K for _, K in parts], -1)
+        parts = []
+        for group in self.by_rows:
+            terms = [(p, *machine.similarities(X)) for p, machine in group]
+            parts.append((sum(p * c for p, c, _ in terms), sum(p * K for p, _, K in terms)))
+        c, K = (torch.cat(part, -1) for part in zip(*parts, strict=True))
+        return c, K
 
     def kernel_at(self, x):
         return self.machines[0].kernel_at(x)

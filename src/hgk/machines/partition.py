@@ -1,8 +1,8 @@
 """Partitions of the rows into leaves, by a binary tree of half-spaces: x goes left where ⟨a, x⟩ <= b.
 
 A split is balanced: b lies between the two values of ⟨a, x⟩ in the middle of its rows, or as near to the middle as
-repeated values allow. Rows that are equal in all features cannot be separated; where too many are, a leaf keeps some of
-them, and the others are in no leaf of the partition, though they are routed to one like any new row.
+repeated values allow. Rows that are equal in all features that matter cannot be separated; where too many are, a leaf
+keeps some of them, and the others are in no leaf of the partition, though they are routed to one like any new row.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from hgk.storable import expect, real, storable
 SAMPLED, ROUNDS, PROJECTED = 2000, 10, 2**14
 # Directions tried until each side has this share of the rows; a side with less than the second is no leaf.
 TRIES, BALANCED, LEAST = 4, 0.25, 0.02
+# ... unless it has more than so many rows.
+FEWEST_APART = 20
 
 
 @storable
@@ -157,7 +159,7 @@ def _split(
     X: torch.Tensor, rows: torch.Tensor, scale: torch.Tensor, rng: np.random.Generator, principal: bool
 ) -> tuple[torch.Tensor, float, torch.Tensor] | None:
     """a, b, and which rows go left; the most balanced of some directions, None if the rows cannot be separated."""
-    best: tuple[float, Any] = LEAST, None
+    best: tuple[float, Any] = min(LEAST, FEWEST_APART / len(rows)), None
     for attempt in range(TRIES):
         a = _direction(X, rows, scale, rng, principal and attempt == 0)
         t = torch.cat([_project(X[rows[block]], a) for block in blocks(len(rows), PROJECTED)])

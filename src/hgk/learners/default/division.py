@@ -14,7 +14,7 @@ from hgk.events import LeavesChosen, LeavesJudged
 from hgk.learners.default.average import Trial, mean_lam, told
 from hgk.learners.default.effort import SPEED
 from hgk.learners.default.leaves import Handed, Judgement, LeafPlan, LeafTrial, best_share, grow
-from hgk.machines import Machine, MeanOfMachines, Rows, train, train_on_centres
+from hgk.machines import InLeaves, Machine, MeanOfMachines, Rows, train, train_on_centres
 from hgk.search import mean_kernel
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class Division:
     index: torch.Tensor  # these rows
     optimism: float  # of leaves
     refinement: Refinement | None
+    event: LeavesChosen
 
 
 def handed(chosen: Sequence[Trial], n: float) -> list[Handed]:
@@ -46,14 +47,16 @@ def handed(chosen: Sequence[Trial], n: float) -> list[Handed]:
     return [Handed(kernel, trial.lam * n) for trial in chosen for kernel in trial.kernels[:1]]
 
 
-def plans(fit: Fit) -> tuple[list[LeafPlan], list[LeafPlan]]:
+def plans(fit: Fit, chosen: Sequence[Trial]) -> tuple[list[LeafPlan], list[LeafPlan]]:
     """Plans that are compared first, and sizes that are then compared with the best of them."""
     settings, n = fit.settings, len(fit.task.rows)
     place = 0 if fit.exact else 1
     sizes = [int(share * n) + 1 for share in settings.leaf_shares] if fit.exact else list(settings.leaf_rows)
     rate, batch = settings.leaf_rates[place], settings.leaf_batches[place]
     c = float(fit.task.lams[0] * fit.task.rows.weight.sum()) if len(fit.task.lams) == 1 else None
-    first = [LeafPlan(sizes[0], steps, rate, batch, c) for steps in (settings.leaf_steps, 0)]
+    tied = all(kernel.architecture.tied for trial in chosen for kernel in trial.kernels[:1])
+    options = (0,) if tied else (settings.leaf_steps, 0)
+    first = [LeafPlan(sizes[0], steps, rate, batch, c) for steps in options]
     return first, [LeafPlan(size, 0, rate, batch, c) for size in sizes[1:]]
 
 
@@ -65,7 +68,7 @@ def judge_division(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> 
         return None
     (fold, judge), *_ = fit.judges.items()
     out = judge.out if fit.exact else torch.from_numpy(np.flatnonzero(task.fold_of == fold))
-    first, others = plans(fit)
+    first, others = plans(fit, chosen)
     if budget is not None and _seconds(fit, first[0], budget) > SHARE_OF_TRIAL * budget.left:
         return None
     smallest = min(plan.size for plan in (*first, *others)) * 4 // 5
@@ -75,22 +78,47 @@ def judge_division(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> 
     rows = task.rows[trial.index]
     if len(rows) < FEWEST_JUDGED:
         return None
-    judged = [_judged(fit, trial, plan) for plan in first]
-    if fit.progress.stopped:  # what was judged was not grown to the end
+    best = _compared(fit, trial, first, others if budget is None else [])
+    if best is None:
         return None
-    others = others if budget is None else []
-    steps = min(judged, key=lambda one: _error(one, rows)).plan.steps
-    for plan in others:  # as long as other sizes are better
-        judged.append(_judged(fit, trial, replace(plan, steps=steps)))
-        if _error(judged[-1], rows) > min(_error(one, rows) for one in judged[:-1]):
-            break
-    best = min(judged, key=lambda one: _error(one, rows))
     most, least = settings.partitions
     partitions = int(np.clip(settings.partitioned // len(task.whole), least, most))
     if budget is not None:
         each = best.seconds * len(task.whole) / fit.executor.workers
-        partitions = min(partitions, int(SHARE_OF_LEAVES * budget.left / each))
-    return _decided(fit, chosen, best, trial, rest, partitions) if partitions else None
+        partitions = min(partitions, max(0, int(SHARE_OF_LEAVES * budget.left / each)))
+    return _decided(fit, chosen, best, trial, rest, partitions) if partitions and not _stopped(fit) else None
+
+
+def _compared(fit: Fit, trial: LeafTrial, first: list[LeafPlan], sizes: list[LeafPlan]) -> Judgement | None:
+    """The best plan: the first, unless others are better by more than a standard error; None after a stop.
+
+    Other sizes are tried as long as they are better.
+    """
+    rows = fit.task.rows[trial.index]
+    best, *options = (_judged(fit, trial, plan) for plan in first)
+    best = next((one for one in options if _clearly_better(one, best, rows)), best)
+    for plan in sizes:
+        if _stopped(fit):
+            return None
+        option = _judged(fit, trial, replace(plan, steps=best.plan.steps))
+        if not _clearly_better(option, best, rows):
+            break
+        best = option
+    return best
+
+
+def _stopped(fit: Fit) -> bool:
+    """What is judged after a wish to stop was not grown to the end."""
+    return fit.progress.stopped and fit.progress.cut()
+
+
+def _clearly_better(option: Judgement, than: Judgement, rows: Rows) -> bool:
+    gain, error = rows.mean(_losses(than, rows) - _losses(option, rows))
+    return gain > error
+
+
+def _losses(judgement: Judgement, rows: Rows) -> torch.Tensor:
+    return ((judgement.t.mean(0) - rows.Y) ** 2).sum(1)
 
 
 def _seconds(fit: Fit, plan: LeafPlan, budget: Budget) -> float:
@@ -101,16 +129,12 @@ def _seconds(fit: Fit, plan: LeafPlan, budget: Budget) -> float:
     return leaves * (2 * budget.steps(plan.steps, plan.batch, 1) + machine) / fit.executor.workers
 
 
-def _error(judgement: Judgement, rows: Rows) -> float:
-    return float(rows.weight @ ((judgement.t.mean(0) - rows.Y) ** 2).sum(1) / rows.weight.sum())
-
-
 def _judged(fit: Fit, trial: LeafTrial, plan: LeafPlan) -> Judgement:
     judgement, rows = trial.judge(plan, fit.executor), fit.task.rows[trial.index]
     event = LeavesJudged(
         size=plan.size,
         steps=plan.steps,
-        honest=_error(judgement, rows),
+        honest=rows.mean(_losses(judgement, rows))[0],
         rows=round(rows.given),
     )
     fit.progress.report(event)
@@ -146,7 +170,7 @@ def _decided(
     single = float(rows.weight @ ((best.t - rows.Y) ** 2).sum(2).mean(0) / rows.weight.sum())
     criterion = trial.criterion(best, fit.executor)
     optimism = (single / criterion) ** 0.5 if criterion > 0 else 1.0
-    return Division(plan, partitions, share, t, trial.index, optimism, refinement)
+    return Division(plan, partitions, share, t, trial.index, optimism, refinement, event)
 
 
 def machine_beside(fit: Fit, chosen: Sequence[Trial], index: torch.Tensor) -> Machine:
@@ -169,8 +193,8 @@ def on_few_centres(fit: Fit, trial: Trial, rows: Rows) -> Machine:
     return train_on_centres(trial.kernels_for(centres)[0], rows, lams, *parts, fit.task.clip, fit.progress)
 
 
-def divided(fit: Fit, division: Division, chosen: Sequence[Trial], whole: Machine | None) -> Machine:
-    """The mean of the partitions, and of the machine on all rows by its share."""
+def divided(fit: Fit, division: Division, chosen: Sequence[Trial], whole: Machine | None) -> Machine | None:
+    """The mean of the partitions, and of the machine on all rows by its share; None if a stop left no leaf."""
     rows = fit.task.whole
     X = rows.X if fit.exact else rows.X.float()
     kernels = handed(chosen, float(rows.weight.sum()))
@@ -178,9 +202,9 @@ def divided(fit: Fit, division: Division, chosen: Sequence[Trial], whole: Machin
     def stand_in() -> Machine:
         return whole if whole is not None else on_few_centres(fit, chosen[0], rows)
 
-    grown: list[Machine] = []
+    grown: list[InLeaves] = []
     for number in range(division.partitions):
-        if grown and fit.progress.cut():
+        if number and fit.progress.cut():
             break
         machine = grow(
             rows, X, kernels[number % len(kernels)], division.plan, number, fit.rng, fit.settings, fit.executor,
@@ -190,7 +214,10 @@ def divided(fit: Fit, division: Division, chosen: Sequence[Trial], whole: Machin
         if machine is not None and (complete or not grown):
             grown.append(machine)
     if not grown:
-        return stand_in()
+        return None
+    complete = all(machine.stand_in is None for machine in grown)
+    if len(grown) < division.partitions or not complete:
+        fit.progress.report(replace(division.event, partitions=len(grown), stopped=True, risk=None, wrong=None))
     if whole is None or not division.share:
         return grown[0] if len(grown) == 1 else MeanOfMachines(tuple(grown))
     others = (1 - division.share) / len(grown)

@@ -115,15 +115,20 @@ class Fit:
             self.progress.deadline = time.monotonic() + 0.5 * seconds  # for λ; the rest is for the machines
         if division is not None:
             self.progress.deadline = float("inf") if budget is None else budget.ends
-            return self.divide(chosen, division)
+            learned = self.divide(chosen, division)
+            if learned is not None:
+                return learned
         refinement = Averages(self.task, self.judges).refinement(chosen)
         refined = refinement is not None and refinement.simplest is refinement
         machine = self.train(chosen, self.task if refined else self.wanted, seconds)
         return Learned(machine, refinement if refined else self.wanted.target)  # type: ignore[arg-type]
 
-    def divide(self, chosen: list[Trial], division: Division) -> Learned:
-        """The machine in leaves; what the target learns from rows not seen, it learns from those set aside."""
-        refinement, target = division.refinement, self.wanted.target
+    def divide(self, chosen: list[Trial], division: Division) -> Learned | None:
+        """The machine in leaves; what the target learns from rows not seen, it learns from those set aside.
+
+        None if a stop has left no leaf.
+        """
+        refinement, target, learned_on = division.refinement, self.wanted.target, self.task
         if refinement is not None and refinement.simplest is refinement:
             target = refinement
         else:
@@ -134,7 +139,12 @@ class Fit:
         if division.share:
             rows = self.task.whole
             whole = self.train(chosen, self.task, None) if self.exact else on_few_centres(self, chosen[0], rows)
-        return Learned(divided(self, division, chosen, whole), target)
+        machine = divided(self, division, chosen, whole)
+        if machine is not None:
+            return Learned(machine, target)
+        self.task = learned_on
+        self.progress.report(replace(division.event, taken=False, stopped=True))
+        return None
 
     # ------------------------------------------------------------------------------------------------- planning
 

@@ -6,7 +6,7 @@ seen and on a few branches of the tree where rows are many:
 
     the size of leaves, and whether their kernels take steps at all
     the share p of the machine on all rows, f_0:      f = p f_0 + (1 - p) Σ_t f_t / T   for T partitions
-    whether leaves are taken at all: only if that is better by more than a standard error
+    whether leaves are taken at all: if that is better; where f_0 is exact, by more than a standard error
 
 With residuals r_0, and r_1, r_2 of two partitions, E r_1² = b + v and E r_1 r_2 = b, the mean of T partitions has the
 error b + v/T, so that two say which p is best for any T:
@@ -44,7 +44,7 @@ NARROWER, QUIETER, LEAF_TRIES = 0.8, 0.5, 2
 # Rows of a leaf up to which it does, since every try takes a factor and its inverse.
 TUNED = 1500
 # c below this drowns in the rounding of a kernel matrix in single precision.
-LEAST_C = 1e-4
+LEAST_C = 1e-3
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,10 @@ class HandingTree:
         if len(members) > plan.steps * batch:  # as many as will be drawn
             members = members[torch.from_numpy(np.sort(rng.choice(len(members), plan.steps * batch, replace=False)))]
         settings = Adam(plan.steps, batch, plan.rate, map_penalty=self.map_penalty)
-        run = Steps(settings, handed.kernel, self.rows[members], rng, Progress(), lam=handed.c / batch).alone()
-        return Handed(run.result(), run.lam * batch)
+        mine = self.rows[members]
+        weight = batch * float(mine.weight.mean())  # of a batch
+        run = Steps(settings, handed.kernel, mine, rng, Progress(), lam=handed.c / weight).alone()
+        return Handed(run.result(), run.lam * weight)
 
 
 def one_by_one(jobs: Sequence[Callable]) -> list:
