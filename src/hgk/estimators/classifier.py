@@ -153,7 +153,8 @@ class HGKClassifier(ClassifierMixin, HGKEstimator):
         one; a, b and s > 0 minimise the logarithmic loss. With ``multi_class="ava"`` p_k is proportional to
         1 / (1 + Σ_l exp(-a f_kl)), for the values f_kl of its pairs. All are fitted at the first call, which therefore
         takes about as long as training the machines again. With other losses than least squares the values are those
-        of held-out folds, which the fit has kept.
+        of held-out folds, which the fit has kept; where rows are divided into leaves (beyond 10,000), those of
+        validation rows, on which the fit has fitted the map already.
         """
         features = self.features(X)
         target = cast(Classes, self.model_.calibrated)

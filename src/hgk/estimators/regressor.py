@@ -85,10 +85,11 @@ class HGKRegressor(RegressorMixin, HGKEstimator):
         The kernel of the machine; called with tables like those given to ``fit`` it encodes them first. The default
         preset learns several kernels, and their mean is one.
     alpha_ : ndarray of shape (n_rows,) or (n_rows, n_outputs)
-        Coefficients of the distinct training rows (beyond 10,000 of them, on an accelerator beyond what its memory
-        holds: of the centres), for labels scaled to [-1, 1]; where the default preset has taken a column for each of
-        three to forty values of the label, for columns of ±1. The preset "paper" averages machines that have a kernel
-        each, and one more axis in front has an entry for each.
+        Coefficients of the distinct training rows, or of the centres, for labels scaled to [-1, 1]; where the default
+        preset has taken a column for each of three to forty values of the label, for columns of ±1. Where machines are
+        averaged that have a kernel each (the preset "paper", partitions into leaves), one more axis in front has an
+        entry for each; where these sum over different rows, ``machine_.parts_of()`` lists them, and there is no
+        ``alpha_``.
     lam_, gamma_ : float
         Chosen regularisation and width (of several, the geometric mean).
     X_fit_ : ndarray of shape (n_rows, n_features)

@@ -73,7 +73,7 @@ class Machine(ABC):
 
     @property
     def terms(self) -> list[Term]:
-        """f = Σ p Σ_j α_j k(x_j, ·) over these (p, k, x, α)."""
+        """f = Σ p Σ_j α_j k(x_j, ·) over these (p, k, x, α); in leaves, k is what theirs have come from."""
         return [(share, kernel, self.X, self.alpha) for share, kernel in self.kernel.terms]
 
     def __call__(self, X: torch.Tensor) -> torch.Tensor:

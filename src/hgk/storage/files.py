@@ -134,9 +134,9 @@ def save(
         Usually ``….hgk``. The file is written beside its place and renamed: an interrupted or failed write leaves what
         was there.
     compact : bool, default=False
-        Leave out what predictions do not need: training labels, weights, and beyond 10,000 rows all rows but the
-        centres. ``predict_interval`` and ``loo_predictions_`` of the loaded model then say so. The rows of an exact
-        machine stay; its function is a sum over them.
+        Leave out what predictions do not need: training labels, weights, and of a machine on centres all rows but
+        these. ``predict_interval`` and ``loo_predictions_`` of the loaded model then say so. The rows of exact
+        machines, also in leaves, stay; their functions are sums over them.
     single : bool, default=False
         Keep the machine's rows in single precision; needs ``compact``. Refused where a prediction at a training row
         would change by more than 0.01 % of half the range of the labels.
