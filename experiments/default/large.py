@@ -2,7 +2,7 @@
 
     python experiments/default/large.py --data FOLDER --out experiments/default/large.jsonl
 
-Methods and scaling as in ``hgk bench``; α comes from Nyström's machine. One row per set and method is
+Methods and scaling as in ``hgk bench``. One row per set and method is
 appended; what the file has is not done again.
 """
 
