@@ -3,6 +3,7 @@
 import io
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -24,6 +25,11 @@ def pytest_runtest_setup():
     """What is drawn without a seed is the same whichever tests ran before, also in fixtures of a module."""
     np.random.seed(0)  # noqa: NPY002, that of estimators without a random_state
     torch.manual_seed(0)
+
+
+# Shells let background jobs ignore Ctrl-C, and processes that tests start would inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")
