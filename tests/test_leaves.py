@@ -17,7 +17,7 @@ from hgk.kernels import HierarchicalKernel, two_layers
 from hgk.learners.default import KINDS, division
 from hgk.learners.default.effort import LearningEffort
 from hgk.learners.default.leaves import Handed, HandingTree, LeafPlan, best_share, left_out_error, one_by_one, trained
-from hgk.machines import Exact, InLeaves, MeanOfMachines, OnCentres, Rows, partition, train, tree_of
+from hgk.machines import Exact, InLeaves, MeanOfMachines, OnCentres, Rows, partition, train
 from hgk.progress import Progress
 from hgk.report import report
 from hgk.storable import Malformed
@@ -46,7 +46,7 @@ def in_leaves(rows, size=20, seed=0, index=None):
     W = tuple(torch.stack([f * w for f in factors]) for w in KERNEL.W)
     gammas, cs = 0.8 * factors, 0.05 * factors
     alpha = torch.zeros_like(rows.Y)
-    machine = InLeaves(KERNEL, 0.01, rows.X, alpha, 0.0, parts, W, gammas, cs)
+    machine = InLeaves(KERNEL, 0.01, rows.X, alpha, partition=parts, W=W, gammas=gammas, cs=cs)
     for leaf in range(len(parts)):
         alpha[parts.rows(leaf)] = refit(machine, rows[parts.rows(leaf)], leaf).alpha
     return machine
@@ -104,7 +104,9 @@ def test_a_leaf_is_where_all_its_half_spaces_meet():
         rows = parts.order[parts.ends[start] : parts.ends[stop]]
         assert sides[rows, number].sum() == parts.ends[middle] - parts.ends[start]
         assert abs(int(parts.ends[middle] - parts.ends[start]) * 2 - len(rows)) <= 1
-    assert [leaf for _, _, leaf in tree_of(parts) if leaf >= 0] == list(range(len(parts)))
+        assert torch.equal(parts.members(number), rows)
+    assert all(torch.equal(parts.members(-1 - leaf), parts.rows(leaf)) for leaf in range(len(parts)))
+    assert len(parts.members(parts.top)) == 300
 
 
 def test_equal_rows_stay_together_and_too_many_of_them_are_sampled():
@@ -300,7 +302,7 @@ def test_kernels_are_handed_down_by_steps_of_every_node_on_the_way():
     known = tree.hand_down(start, nodes, plan, one_by_one)
     for node in nodes:
         path, handed = [node], start
-        while path[-1] != tree.top:
+        while path[-1] != tree.parts.top:
             path.append(tree.parent[path[-1]])
         for step in path[-2::-1]:  # all but the top, whose kernel was learned on all rows
             handed = tree.learn(step, handed, plan)
@@ -308,8 +310,8 @@ def test_kernels_are_handed_down_by_steps_of_every_node_on_the_way():
         for w, v in zip(known[node].kernel.W, handed.kernel.W, strict=True):
             assert torch.equal(w, v)
     assert tree.hand_down(start, nodes, replace(plan, steps=0), one_by_one)[nodes[0]] is start
-    assert sorted(i for node in tree.leaves_of(200) for i in tree.members(node).tolist()) == list(range(400))
-    assert max(len(tree.members(node)) for node in tree.leaves_of(200)) <= 200
+    assert sorted(i for node in tree.leaves_of(200) for i in tree.parts.members(node).tolist()) == list(range(400))
+    assert max(len(tree.parts.members(node)) for node in tree.leaves_of(200)) <= 200
 
 
 def test_a_leafs_error_of_leaving_one_out_is_that_of_refits():

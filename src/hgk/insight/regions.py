@@ -56,7 +56,7 @@ def regions(model: Estimator, depth: int = DEPTH) -> list[Region]:
     rows = training_of(model).rows
     losses = ((left_out(model) - rows.Y) ** 2).sum(1)
     told = list[Region]()
-    waiting = [(0, 0 if len(machines[0].partition.children) else -1)]
+    waiting = [(0, machines[0].partition.top)]
     while waiting:
         level, node = waiting.pop()
         told.append(_region(model, machines[0], level, node, losses, rows.weight))
@@ -70,9 +70,8 @@ def _region(
     model: Estimator, machine: InLeaves, level: int, node: int, losses: torch.Tensor, weight: torch.Tensor
 ) -> Region:
     parts = machine.partition
-    first, last = parts.spans[node] if node >= 0 else (-1 - node, -node)
+    (first, last), members = parts.span(node), parts.members(node)
     start, stop = int(parts.ends[first]), int(parts.ends[last])
-    members = parts.order[start:stop]
     error = float(weight[members] @ losses[members] / weight[members].sum()) if len(members) else float("nan")
     mixes = np.zeros(machine.X.shape[1])
     if node >= 0 and len(members) > 1:

@@ -6,7 +6,7 @@ from hgk.machines.exact import Exact, Part, train
 from hgk.machines.leaves import InLeaves
 from hgk.machines.mean import MeanOfMachines
 from hgk.machines.of_loss import FINE, OfLoss
-from hgk.machines.partition import Partition, partition, tree_of
+from hgk.machines.partition import Partition, partition
 from hgk.machines.rows import Rows, clipped_risk, weighted_quantile, wrong_classes
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "partition",
     "train",
     "train_on_centres",
-    "tree_of",
     "weighted_quantile",
     "wrong_classes",
 ]

@@ -43,7 +43,8 @@ class InLeaves(Sum):
         All rows; α is 0 for rows that no leaf has.
     partition : Partition
     W : tuple of tensors
-        The weights of the leaves' kernels: arrays as the kernel has them, with one more axis in front.
+        The weights of the leaves' kernels: arrays as the kernel has them, with one more axis in front; () where they
+        are the kernel's.
     gammas, cs : tensors of shape (leaves,)
         γ and c = nλ of every leaf.
     stand_in : Machine or None
@@ -51,11 +52,11 @@ class InLeaves(Sum):
     """
 
     kernel: HierarchicalKernel
-    partition: Partition = field(default=None)  # type: ignore[assignment]
-    W: tuple[torch.Tensor, ...] = ()
-    gammas: torch.Tensor = field(default_factory=lambda: torch.ones(1, dtype=torch.float64))
-    cs: torch.Tensor = field(default_factory=lambda: torch.ones(1, dtype=torch.float64))
-    stand_in: Machine | None = None
+    partition: Partition = field(kw_only=True)
+    W: tuple[torch.Tensor, ...] = field(kw_only=True)
+    gammas: torch.Tensor = field(kw_only=True)
+    cs: torch.Tensor = field(kw_only=True)
+    stand_in: Machine | None = field(default=None, kw_only=True)
 
     # ------------------------------------------------------------------------------------------------ the function
 
@@ -63,13 +64,10 @@ class InLeaves(Sum):
         weights = tuple(w[leaf] for w in self.W) if self.W else self.kernel.W
         return replace(self.kernel, W=weights, gamma=float(self.gammas[leaf]))
 
-    def machine_of(self, leaf: int, weight: torch.Tensor | None = None) -> Machine:
-        """Of a leaf alone; ``weight`` is the weights of all rows, 1 each if not given."""
+    def machine_of(self, leaf: int, weight: torch.Tensor) -> Exact:
+        """Of a leaf that has rows; ``weight`` is that of all rows."""
         rows = self.partition.rows(leaf)
-        if not len(rows):
-            return self._fallback
-        n = float(len(rows) if weight is None else weight[rows].sum())
-        lam = float(self.cs[leaf]) / n
+        lam = float(self.cs[leaf] / weight[rows].sum())
         parts = (torch.arange(len(rows)),)
         # in double precision, as the rows that functions without single ones are asked for
         return Exact(self.kernel_of(leaf), lam, self.X[rows].double(), self.alpha[rows], parts=parts)
@@ -84,8 +82,8 @@ class InLeaves(Sum):
         """Leaf by leaf; operations are too small to be shared by threads, so that leaves are."""
         t, rows, groups = X.new_zeros(len(X), self.outputs), X.to(self.X.dtype), _groups(self.partition.route(X))
 
-        def fill(some: Sequence[tuple[torch.Tensor, int]]) -> None:
-            for mine, number in some:
+        def fill(groups: Sequence[tuple[torch.Tensor, int]]) -> None:
+            for mine, number in groups:
                 members = self.partition.rows(number)
                 if len(members):
                     alpha = self.alpha[members].to(rows)
@@ -143,13 +141,13 @@ class InLeaves(Sum):
         return t
 
     def without_one(self, rows, index):
-        own, parts = rows.Y.new_empty(len(index), rows.Y.shape[1]), []
+        values, parts = rows.Y.new_empty(len(index), rows.Y.shape[1]), []
         for mine, leaf, members in self._asked(rows, index):
             if leaf < 0:
-                own[mine], there = self._of_others(rows, index[mine])
+                values[mine], there = self._of_others(rows, index[mine])
             else:
                 machine = self.machine_of(leaf, rows.weight)
-                own[mine], there = machine.without_one(rows[members], _places(members, index[mine]))
+                values[mine], there = machine.without_one(rows[members], _places(members, index[mine]))
             parts.append((mine, leaf, there))
 
         def elsewhere(X: torch.Tensor) -> torch.Tensor:
@@ -161,25 +159,25 @@ class InLeaves(Sum):
                     t[:, inside[:, None], mine] = there(X[inside])
             return t
 
-        return own, elsewhere
+        return values, elsewhere
 
     def leave_two_out(self, rows, index):
         """Of rows in two leaves neither has a part in the other's function."""
-        t = self.without_one(rows, index)[0].T[:, :, None].repeat(1, 1, len(index))
+        values, elsewhere = self.without_one(rows, index)
+        t = values.T[:, :, None].repeat(1, 1, len(index))
+        inside = self.partition.leaf_of_rows(len(rows))[index] >= 0
         for mine, leaf, members in self._asked(rows, index):
             if leaf >= 0:
                 both = self.machine_of(leaf, rows.weight).leave_two_out(rows[members], _places(members, index[mine]))
                 t[:, mine[:, None], mine] = both
-            elif self.stand_in is not None and len(routed := self._routed_to_empty(rows, index[mine])):
-                at = mine[routed]
-                t[:, at[:, None], at] = self.stand_in.leave_two_out(rows, index[at])
-        leaf_of = self.partition.leaf_of_rows(len(rows))[index]
-        outside, inside = (leaf_of < 0).nonzero()[:, 0], (leaf_of >= 0).nonzero()[:, 0]
-        routed = torch.ones(len(outside), dtype=torch.bool)
-        routed[self._routed_to_empty(rows, index[outside])] = False
-        outside = outside[routed]
-        if len(outside) and len(inside):  # a row that no leaf has is predicted by rows that may leave
-            t[:, outside[:, None], inside] = self.without_one(rows, index[inside])[1](rows.X[index[outside]])
+                continue
+            empty = torch.zeros(len(mine), dtype=torch.bool)
+            empty[self._routed_to_empty(rows, index[mine])] = True
+            stood_in, others = mine[empty], mine[~empty]
+            if len(stood_in):
+                t[:, stood_in[:, None], stood_in] = self._fallback.leave_two_out(rows, index[stood_in])
+            if len(others):  # predicted by rows that may leave
+                t[:, others[:, None], inside] = elsewhere(rows.X[index[others]])[:, :, inside]
         return t
 
     def _asked(self, rows: Rows, index: torch.Tensor) -> list[tuple[torch.Tensor, int, torch.Tensor]]:

@@ -7,7 +7,7 @@ keeps some of them, and the others are in no leaf of the partition, though they 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -83,6 +83,22 @@ class Partition:
             spans[i] = left[0], right[1]
         return spans
 
+    # A node is a split, by its number, or leaf l, by -1 - l, as in ``children``.
+
+    @property
+    def top(self) -> int:
+        """The node of all rows."""
+        return 0 if len(self.children) else -1
+
+    def span(self, node: int) -> tuple[int, int]:
+        """The first leaf of a node, and the one after its last."""
+        return self.spans[node] if node >= 0 else (-1 - node, -node)
+
+    def members(self, node: int) -> torch.Tensor:
+        """Numbers of a node's rows."""
+        start, stop = self.span(node)
+        return self.order[self.ends[start] : self.ends[stop]]
+
     def leaf_of_rows(self, n: int) -> torch.Tensor:
         """The leaf that has each of n rows; -1 for none."""
         leaf = torch.full((n,), -1)
@@ -128,12 +144,8 @@ def partition(
     """
     X, scale = X.cpu(), scale.double().cpu()
     index = torch.arange(len(X)) if index is None else index
-    directions, thresholds, children, leaves = (
-        list[torch.Tensor](),
-        list[float](),
-        list[list[int]](),
-        list[torch.Tensor](),
-    )
+    directions, leaves = list[torch.Tensor](), list[torch.Tensor]()
+    thresholds, children = list[float](), list[list[int]]()
     waiting: list[tuple[torch.Tensor, int, int]] = [(index, -1, 0)]  # rows, and whose child on which side
     while waiting:
         rows, parent, side = waiting.pop()
@@ -196,16 +208,3 @@ def _middle(t: torch.Tensor) -> float:
     low, high = float(ordered[i]), float(ordered[i + 1])
     middle = low + (high - low) / 2
     return middle if middle < high else low
-
-
-def tree_of(partition: Partition) -> Iterator[tuple[int, int, int]]:
-    """Splits and leaves from the top, left first: (depth, split or -1, leaf or -1)."""
-    waiting = [(0, 0 if len(partition.children) else -1)]
-    while waiting:
-        depth, node = waiting.pop()
-        if node < 0:
-            yield depth, -1, -1 - node
-            continue
-        yield depth, node, -1
-        left, right = partition.children[node].tolist()
-        waiting += [(depth + 1, right), (depth + 1, left)]

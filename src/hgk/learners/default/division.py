@@ -32,14 +32,17 @@ FEWEST_JUDGED = 20
 class Division:
     """What was decided on the rows set aside."""
 
+    event: LeavesChosen
     plan: LeafPlan
-    partitions: int
-    share: float  # of the machine on all rows
     t: torch.Tensor  # predictions of the rows set aside that were judged
     index: torch.Tensor  # these rows
     optimism: float  # of leaves
     refinement: Refinement | None
-    event: LeavesChosen
+
+    @property
+    def share(self) -> float:
+        """Of the machine on all rows."""
+        return self.event.share
 
 
 def handed(chosen: Sequence[Trial], n: float) -> list[Handed]:
@@ -170,7 +173,7 @@ def _decided(
     single = float(rows.weight @ ((best.t - rows.Y) ** 2).sum(2).mean(0) / rows.weight.sum())
     criterion = trial.criterion(best, fit.executor)
     optimism = (single / criterion) ** 0.5 if criterion > 0 else 1.0
-    return Division(plan, partitions, share, t, trial.index, optimism, refinement, event)
+    return Division(event, plan, t, trial.index, optimism, refinement)
 
 
 def machine_beside(fit: Fit, chosen: Sequence[Trial], index: torch.Tensor) -> Machine:
@@ -203,7 +206,7 @@ def divided(fit: Fit, division: Division, chosen: Sequence[Trial], whole: Machin
         return whole if whole is not None else on_few_centres(fit, chosen[0], rows)
 
     grown: list[InLeaves] = []
-    for number in range(division.partitions):
+    for number in range(division.event.partitions):
         if number and fit.progress.cut():
             break
         machine = grow(
@@ -216,7 +219,7 @@ def divided(fit: Fit, division: Division, chosen: Sequence[Trial], whole: Machin
     if not grown:
         return None
     complete = all(machine.stand_in is None for machine in grown)
-    if len(grown) < division.partitions or not complete:
+    if len(grown) < division.event.partitions or not complete:
         fit.progress.report(replace(division.event, partitions=len(grown), stopped=True, risk=None, wrong=None))
     if whole is None or not division.share:
         return grown[0] if len(grown) == 1 else MeanOfMachines(tuple(grown))

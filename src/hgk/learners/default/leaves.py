@@ -90,25 +90,19 @@ def metric(kernel: HierarchicalKernel, X: torch.Tensor) -> torch.Tensor:
 class HandingTree:
     """A partition's tree, along which kernels are handed down.
 
-    Nodes are numbered as in ``Partition.children``: splits from 0, leaf l by -1 - l.
+    Nodes are those of the partition: splits, and leaf l as -1 - l.
     """
 
     def __init__(self, rows: Rows, parts: Partition, seed: int, map_penalty: float, progress: Progress):
         self.rows, self.parts, self.seed, self.map_penalty, self.progress = rows, parts, seed, map_penalty, progress
         self.parent = {child: i for i, pair in enumerate(parts.children.tolist()) for child in pair}
-        self.top = 0 if len(parts.children) else -1
-
-    def members(self, node: int) -> torch.Tensor:
-        """Numbers of the node's rows."""
-        start, stop = self.parts.spans[node] if node >= 0 else (-1 - node, -node)
-        return self.parts.order[self.parts.ends[start] : self.parts.ends[stop]]
 
     def leaves_of(self, size: int) -> list[int]:
         """The largest nodes of at most ``size`` rows, and leaves that are larger, from left to right."""
-        waiting, leaves = [self.top], list[int]()
+        waiting, leaves = [self.parts.top], list[int]()
         while waiting:
             node = waiting.pop()
-            if node < 0 or len(self.members(node)) <= size:
+            if node < 0 or len(self.parts.members(node)) <= size:
                 leaves.append(node)
             else:
                 waiting += reversed(self.parts.children[node].tolist())
@@ -118,9 +112,9 @@ class HandingTree:
         """The kernels of these nodes, level by level, from that of the top."""
         if not plan.steps:
             return dict.fromkeys(nodes, handed)
-        known, wanted = {self.top: handed}, set[int]()
+        known, wanted = {self.parts.top: handed}, set[int]()
         for node in nodes:
-            while node not in wanted and node != self.top:
+            while node not in wanted and node != self.parts.top:
                 wanted.add(node)
                 node = self.parent[node]
         while wanted:
@@ -132,7 +126,7 @@ class HandingTree:
 
     def learn(self, node: int, handed: Handed, plan: LeafPlan) -> Handed:
         """Some steps on rows of the node."""
-        rng, members = np.random.default_rng([self.seed, node + len(self.parts)]), self.members(node)
+        rng, members = np.random.default_rng([self.seed, node + len(self.parts)]), self.parts.members(node)
         if self.progress.cut() or len(members) < 2 or handed.kernel.architecture.tied:
             return handed
         batch = min(plan.batch, len(members))
@@ -272,13 +266,13 @@ class LeafTrial:
         """The error of leaving one out in some leaves, which flatters: their kernels have seen the rows."""
         size = max(len(members) for _, members in judgement.leaves)
         many = max(executor.workers, 2**15 // size)
-        some = judgement.leaves[:: -(-len(judgement.leaves) // many)]
+        looked_at = judgement.leaves[:: -(-len(judgement.leaves) // many)]
 
         def error(handed: Handed, members: torch.Tensor) -> float:
             rows = self.rows[members]
             return left_out_error(handed.kernel.matrix(rows.X.float()), rows, handed.c, self.clip)
 
-        return float(np.mean(executor.run([partial(error, *leaf) for leaf in some])))
+        return float(np.mean(executor.run([partial(error, *leaf) for leaf in looked_at])))
 
     def _grow(
         self, tree: HandingTree, handed: Handed, out: torch.Tensor, plan: LeafPlan
@@ -288,10 +282,10 @@ class LeafTrial:
         known, leaf_of = tree.hand_down(handed, nodes, plan, one_by_one), tree.parts.route(self.rows.X[out]).cpu()
         t, leaves = self.rows.Y.new_zeros(len(out), self.rows.Y.shape[1]), []
         for node in nodes:
-            members = tree.members(node)
+            members = tree.parts.members(node)
             leaf = trained(known[node], self.rows[members], self.clip, plan.c)
             leaves.append((Handed(leaf.kernel, leaf.c), members))
-            start, stop = tree.parts.spans[node] if node >= 0 else (-1 - node, -node)
+            start, stop = tree.parts.span(node)
             mine = ((leaf_of >= start) & (leaf_of < stop)).nonzero()[:, 0]
             if len(mine):
                 X, Z = self.rows.X[out[mine]].float(), self.rows.X[members].float()
@@ -342,8 +336,10 @@ def grow(
     for start in range(0, len(nodes), at_once):
         if progress.cut():
             break
-        some = nodes[start : start + at_once]
-        leaves += executor.run([partial(trained, known[node], rows[tree.members(node)], clip, plan.c) for node in some])
+        due = nodes[start : start + at_once]
+        leaves += executor.run(
+            [partial(trained, known[node], rows[tree.parts.members(node)], clip, plan.c) for node in due]
+        )
         progress.report(LeavesGrown(partition=number, done=len(leaves), of=len(nodes)))
     if not leaves:
         return None
@@ -369,4 +365,5 @@ def assembled(
     W = tuple(torch.stack(arrays) for arrays in zip(*(kernel.W for kernel in kernels), strict=True)) if moved else ()
     lam = float(cs.log().mean().exp()) / float(rows.weight.sum())
     ridge = max((leaf.ridge_added for leaf in leaves), default=0.0)
-    return InLeaves(handed.kernel, lam, X, alpha, ridge, parts, W, gammas, cs, stand_in)
+    sums = handed.kernel, lam, X, alpha, ridge
+    return InLeaves(*sums, partition=parts, W=W, gammas=gammas, cs=cs, stand_in=stand_in)
