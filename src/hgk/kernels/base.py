@@ -71,8 +71,11 @@ class Kernel(ABC):
         """(p_m, S_m) over all pairs of rows, such that ``with_gamma(γ)`` has the matrix Σ_m p_m exp(-γ⁻² S_m)."""
 
     @abstractmethod
-    def multiply(self, X: torch.Tensor, Z: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
-        """K(X, Z) alpha, without ever holding more than one tile of K."""
+    def multiply(self, X: torch.Tensor, Z: torch.Tensor, alpha: torch.Tensor, often: bool = False) -> torch.Tensor:
+        """K(X, Z) alpha, without ever holding more than one tile of K.
+
+        ``often`` says that many such products follow, so that loading compiled code pays even if each is small.
+        """
 
     @abstractmethod
     def shares(self, X: torch.Tensor) -> np.ndarray:

@@ -30,8 +30,9 @@ from hgk.kernels.architecture import Architecture
 from hgk.kernels.base import Kernel
 from hgk.kernels.nodes import Smooth
 from hgk.kernels.nodes.base import Derivative, Weights
-from hgk.kernels.sweeps import compiled
+from hgk.kernels.sweeps import compiled, processor
 from hgk.kernels.sweeps.plain import Sweep
+from hgk.kernels.sweeps.processor import LoopSweep
 from hgk.storable import expect, real, storable
 
 
@@ -131,9 +132,9 @@ class HierarchicalKernel(Kernel):
 
     # ------------------------------------------------------------------ values
 
-    def exponent(self, X: torch.Tensor, Z: torch.Tensor | None = None) -> torch.Tensor:
+    def exponent(self, X: torch.Tensor, Z: torch.Tensor | None = None, often: bool = False) -> torch.Tensor:
         """S(X, Z) without γ, so that K = exp(-γ⁻² S) for every γ."""
-        return self._sweep(X, Z, whole=True).exponent()
+        return self._sweep(X, Z, whole=True, often=often).exponent()
 
     def exponents(self, X: torch.Tensor) -> list[tuple[float, torch.Tensor]]:
         return [(1.0, self.exponent(X))]
@@ -141,15 +142,19 @@ class HierarchicalKernel(Kernel):
     def matrix(self, X: torch.Tensor, Z: torch.Tensor | None = None) -> torch.Tensor:
         return self._sweep(X, Z, whole=True).matrix()
 
-    def multiply(self, X: torch.Tensor, Z: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
-        return self._sweep(X, Z).multiply(alpha)
+    def multiply(self, X: torch.Tensor, Z: torch.Tensor, alpha: torch.Tensor, often: bool = False) -> torch.Tensor:
+        return self._sweep(X, Z, often=often).multiply(alpha)
 
-    def _sweep(self, X: torch.Tensor, Z: torch.Tensor | None, whole: bool = False) -> Sweep | compiled.FusedSweep:
+    def _sweep(
+        self, X: torch.Tensor, Z: torch.Tensor | None, whole: bool = False, often: bool = False
+    ) -> Sweep | LoopSweep | compiled.FusedSweep:
         """The formulas on these rows; ``whole`` if a matrix of all pairs will come of them."""
         if whole:
             require_memory(len(X), len(X if Z is None else Z), 1, X.dtype, "A kernel matrix", X.device)
         if compiled.suits(self.architecture, X):
             return compiled.sweep(self.architecture, self.W, self.gamma, X, Z)
+        if often and processor.suits(self.architecture, X):
+            return LoopSweep(self, X, Z)
         return Sweep(self, X, Z)
 
     # --------------------------------------------------------------- gradients
@@ -161,7 +166,8 @@ class HierarchicalKernel(Kernel):
         ∂J/∂K_ba together.
         """
         fits = compiled.suits_backward(self.architecture, X, Z)
-        grads = (self._sweep(X, Z) if fits else Sweep(self, X, Z)).backward(dJ_dK)
+        sweep = compiled.sweep(self.architecture, self.W, self.gamma, X, Z) if fits else Sweep(self, X, Z)
+        grads = sweep.backward(dJ_dK)
         return tuple(g.to(w.device) for g, w in zip(grads, self.W, strict=True))
 
     def derivatives(self, X: torch.Tensor) -> Iterator[Derivative]:

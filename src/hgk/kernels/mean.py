@@ -128,8 +128,8 @@ class MeanKernel(Kernel):
             K.add_(kernel.matrix(X, Z), alpha=share)
         return K
 
-    def multiply(self, X: torch.Tensor, Z: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
-        return torch.stack([share * kernel.multiply(X, Z, alpha) for share, kernel in self.terms]).sum(0)
+    def multiply(self, X: torch.Tensor, Z: torch.Tensor, alpha: torch.Tensor, often: bool = False) -> torch.Tensor:
+        return torch.stack([share * kernel.multiply(X, Z, alpha, often) for share, kernel in self.terms]).sum(0)
 
     def shares(self, X: torch.Tensor) -> np.ndarray:
         """Of the nodes of all kernels, one below the other, times p_m."""

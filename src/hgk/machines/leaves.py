@@ -87,7 +87,7 @@ class InLeaves(Sum):
                 members = self.partition.rows(number)
                 if len(members):
                     alpha = self.alpha[members].to(rows)
-                    t[mine] = self.kernel_of(number).multiply(rows[mine], self.X[members], alpha).to(t)
+                    t[mine] = self.kernel_of(number).multiply(rows[mine], self.X[members], alpha, often=True).to(t)
                 else:
                     t[mine] = self._fallback(X[mine]).to(t)
 

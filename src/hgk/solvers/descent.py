@@ -7,7 +7,7 @@ function by its *gain*. Every step takes the coordinate i with the largest gain,
 when i has moved and goes on following p's moves (the curvature of p is then K_pp - K_ip²/K_ii), minimises over both
 at once, and adds their two rows of K to G. One coordinate at a time needs ten times the steps where λ is small.
 
-The only module that needs numba; it is imported when first called for.
+Numba is needed here and in ``hgk.kernels.sweeps.loops`` alone; both are imported when first called for.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def one_by_one(jobs: Sequence[Callable]) -> list:
 
 def trained(handed: Handed, rows: Rows, clip: float, given_c: float | None = None) -> Leaf:
     """The exact machine of a leaf; its width and c by leaving one out, starting from those that were handed down."""
-    S, c = handed.kernel.exponent(rows.X.float()), max(handed.c, LEAST_C) if given_c is None else given_c
+    S, c = handed.kernel.exponent(rows.X.float(), often=True), max(handed.c, LEAST_C) if given_c is None else given_c
 
     def at(factor: float) -> torch.Tensor:
         return torch.mul(S, -((handed.kernel.gamma * factor) ** -2)).exp_()
@@ -289,7 +289,7 @@ class LeafTrial:
             mine = ((leaf_of >= start) & (leaf_of < stop)).nonzero()[:, 0]
             if len(mine):
                 X, Z = self.rows.X[out[mine]].float(), self.rows.X[members].float()
-                t[mine] = leaf.kernel.multiply(X, Z, leaf.alpha.float()).to(t)
+                t[mine] = leaf.kernel.multiply(X, Z, leaf.alpha.float(), often=True).to(t)
         return t, leaves
 
 

@@ -1,0 +1,227 @@
+"""Compiled loops over the pairs of a row x and many rows z, in single precision; numba is imported with this module.
+
+Rows come as columns x rows, with the columns of mapped nodes, x A_i, below the others. With E_i = -S_i log₂e for node
+i, and exponentials that are powers of two:
+
+    products    S_i = Σ_k u_k (y_k - y'_k)²         E_i = Σ_k l_k y'_k - a - a',   l_k = 2 log₂e u_k y_k,
+                                                    a = log₂e Σ_k u_k y_k²
+    distances   S_i = Σ_j v_ij² |x_j - x'_j|        four nodes at a time, which share the distances
+    top         T = -S log₂e = Σ_i e_i (2^E_i - 1),     e_i = 2 log₂e w_i²
+
+The innermost loop is always over a contiguous run of rows z, so that the compiler vectorises it; a block of them stays
+in cache while all rows x pass.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+# Rows z at a time: twelve nodes of so many numbers fit into the first-level cache.
+_BLOCK = 512
+# Without these, additions may not be rearranged, which the rounding in ``_exp2`` rests on.
+_FUSED = {"contract"}
+_ONE, _ZERO, _LEAST = np.float32(1.0), np.float32(0.0), np.float32(-126.0)
+_LOG2E, _TWICE = np.float32(1 / np.log(2)), np.float32(2 / np.log(2))
+# 1.5 · 2²³: adding it rounds to whole numbers, which are then the last bits.
+_ROUNDING = np.float32(12582912.0)
+# 2^r on [-½, ½] as a polynomial, relative error 2e-7.
+_P1, _P2, _P3, _P4, _P5 = (np.float32(p) for p in (0.69314718, 0.24022651, 0.05550411, 0.00961813, 0.00133336))
+
+
+@intrinsic
+def _bits(typing, number):
+    """The bits of a number in single precision."""
+    return types.int32(types.float32), lambda context, builder, sig, args: builder.bitcast(args[0], ir.IntType(32))
+
+
+@intrinsic
+def _number(typing, bits):
+    return types.float32(types.int32), lambda context, builder, sig, args: builder.bitcast(args[0], ir.FloatType())
+
+
+@numba.njit(inline="always", fastmath=_FUSED)
+def _exp2(t):
+    """2^t for t <= 0: 2^n by bits times 2^r by the polynomial, t = n + r."""
+    t = max(t, _LEAST)
+    z = t + _ROUNDING
+    r = t - (z - _ROUNDING)
+    p = _ONE + r * (_P1 + r * (_P2 + r * (_P3 + r * (_P4 + r * _P5))))
+    return _number(_bits(p) + np.int32(_bits(z) << np.int32(23)))  # type: ignore[call-arg]
+
+
+@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+def _with_maps(rows, used, v, P, Q):
+    """Columns x rows, and below them x A_i = u + (u P) Qᵀ, u = x diag(v), of every mapped node."""
+    d, n = rows.shape
+    p, rank = len(used), P.shape[2]
+    Y, H = np.empty((d + len(v) * p, n), np.float32), np.empty((rank, n), np.float32)
+    Y[:d] = rows
+    for i in range(len(v)):
+        H[:] = _ZERO
+        for k in range(p):
+            x, below = rows[used[k]], Y[d + i * p + k]
+            for c in range(n):
+                below[c] = v[i, k] * x[c]
+            for r in range(rank):
+                h, weight = H[r], P[i, k, r]
+                for c in range(n):
+                    h[c] += weight * below[c]
+        for k in range(p):
+            below = Y[d + i * p + k]
+            for r in range(rank):
+                h, weight = H[r], Q[i, k, r]
+                for c in range(n):
+                    below[c] += weight * h[c]
+    return Y
+
+
+@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+def _squares(Y, places, first, u):
+    """log₂e Σ_k u_k y_k² of every node that is a sum of squares, nodes x rows."""
+    squares = np.zeros((len(first) - 1, Y.shape[1]), np.float32)
+    for i in range(len(squares)):
+        out = squares[i]
+        for k in range(first[i], first[i + 1]):
+            y, weight = Y[places[k]], _LOG2E * u[k]
+            for c in range(len(out)):
+                out[c] += weight * y[c] * y[c]
+    return squares
+
+
+@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+def _lefts(Y, places, u, r, left):
+    """2 log₂e u_k y_k of one row."""
+    for k in range(len(places)):
+        left[k] = _TWICE * u[k] * Y[places[k], r]
+
+
+@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+def _products(left, own, r, places, first, Y, squares, start, width, E):
+    """E_i of the nodes that are squared distances; ``places`` are the rows of Y that node i takes."""
+    for i in range(len(first) - 1):
+        e, b, a = E[i], squares[i, start : start + width], own[i, r]
+        for c in range(width):
+            e[c] = -a - b[c]
+        k, end = first[i], first[i + 1]
+        while k + 4 <= end:
+            l0, l1, l2, l3 = left[k], left[k + 1], left[k + 2], left[k + 3]
+            y0, y1 = Y[places[k], start : start + width], Y[places[k + 1], start : start + width]
+            y2, y3 = Y[places[k + 2], start : start + width], Y[places[k + 3], start : start + width]
+            for c in range(width):
+                e[c] += l0 * y0[c] + l1 * y1[c] + l2 * y2[c] + l3 * y3[c]
+            k += 4
+        while k < end:
+            l0, y0 = left[k], Y[places[k], start : start + width]
+            for c in range(width):
+                e[c] += l0 * y0[c]
+            k += 1
+
+
+@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+def _distances(X, r, columns, V, Y, start, width, E):
+    """E_i of nodes that are sums of distances, in groups of four; V has -v² log₂e, groups x columns x 4."""
+    for g in range(len(V)):
+        e0, e1, e2, e3 = E[4 * g], E[4 * g + 1], E[4 * g + 2], E[4 * g + 3]
+        for c in range(width):
+            e0[c] = e1[c] = e2[c] = e3[c] = _ZERO
+        k = 0
+        while k + 2 <= len(columns):
+            x0, y0 = X[columns[k], r], Y[columns[k], start : start + width]
+            x1, y1 = X[columns[k + 1], r], Y[columns[k + 1], start : start + width]
+            v0, v1, v2, v3 = V[g, k, 0], V[g, k, 1], V[g, k, 2], V[g, k, 3]
+            u0, u1, u2, u3 = V[g, k + 1, 0], V[g, k + 1, 1], V[g, k + 1, 2], V[g, k + 1, 3]
+            for c in range(width):
+                d, h = abs(x0 - y0[c]), abs(x1 - y1[c])
+                e0[c] += v0 * d + u0 * h
+                e1[c] += v1 * d + u1 * h
+                e2[c] += v2 * d + u2 * h
+                e3[c] += v3 * d + u3 * h
+            k += 2
+        if k < len(columns):
+            x0, y0 = X[columns[k], r], Y[columns[k], start : start + width]
+            v0, v1, v2, v3 = V[g, k, 0], V[g, k, 1], V[g, k, 2], V[g, k, 3]
+            for c in range(width):
+                d = abs(x0 - y0[c])
+                e0[c] += v0 * d
+                e1[c] += v1 * d
+                e2[c] += v2 * d
+                e3[c] += v3 * d
+
+
+@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+def _top(E, edges, width, T):
+    """T = -S log₂e; without edges there is one node, and S is its exponent."""
+    if len(edges) == 0:
+        for c in range(width):
+            T[c] = min(E[0, c], _ZERO)
+        return
+    total = _ZERO
+    for w in edges:
+        total += w
+    for c in range(width):
+        T[c] = -total
+    for i in range(len(edges)):
+        e, w = E[i], edges[i]
+        for c in range(width):
+            T[c] += w * _exp2(min(e[c], _ZERO))
+    for c in range(width):
+        T[c] = min(T[c], _ZERO)
+
+
+@numba.njit(nogil=True, fastmath=True, cache=True)
+def _dot(k, alpha, width):
+    total = _ZERO
+    for c in range(width):
+        total += k[c] * alpha[c]
+    return total
+
+
+@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+def add_products(X, Z, used, v, P, Q, places, first, u, columns, V, edges, scale, alpha, t):
+    """t += K α, K = 2^(scale T); α is outputs x rows z."""
+    own, other = _with_maps(X, used, v, P, Q), _with_maps(Z, used, v, P, Q)
+    a, b = _squares(own, places, first, u), _squares(other, places, first, u)
+    products, n = len(b), Z.shape[1]
+    E, T = np.empty((products + 4 * len(V), _BLOCK), np.float32), np.empty(_BLOCK, np.float32)
+    left = np.empty(len(places), np.float32)
+    for start in range(0, n, _BLOCK):
+        width = min(_BLOCK, n - start)
+        for r in range(X.shape[1]):
+            _lefts(own, places, u, r, left)
+            _products(left, a, r, places, first, other, b, start, width, E)
+            _distances(own, r, columns, V, other, start, width, E[products:])
+            _top(E, edges, width, T)
+            for c in range(width):
+                T[c] = _exp2(scale * T[c])
+            for o in range(len(alpha)):
+                t[r, o] += _dot(T, alpha[o, start : start + width], width)
+
+
+@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+def fill_exponents(X, Z, used, v, P, Q, places, first, u, columns, V, edges, offset, S):
+    """S for rows x and z; of a symmetric matrix, where the first row x is row ``offset`` >= 0 of z, beyond the
+    diagonal alone.
+    """
+    own, other = _with_maps(X, used, v, P, Q), _with_maps(Z, used, v, P, Q)
+    a, b = _squares(own, places, first, u), _squares(other, places, first, u)
+    products, n = len(b), Z.shape[1]
+    E, T = np.empty((products + 4 * len(V), _BLOCK), np.float32), np.empty(_BLOCK, np.float32)
+    left = np.empty(len(places), np.float32)
+    for start in range(0, n, _BLOCK):
+        stop = min(start + _BLOCK, n)
+        for r in range(X.shape[1]):
+            begin = start if offset < 0 else max(start, offset + r + 1)
+            if begin >= stop:
+                continue
+            width = stop - begin
+            _lefts(own, places, u, r, left)
+            _products(left, a, r, places, first, other, b, begin, width, E)
+            _distances(own, r, columns, V, other, begin, width, E[products:])
+            _top(E, edges, width, T)
+            out = S[r, begin:stop]
+            for c in range(width):
+                out[c] = -T[c] / _LOG2E

@@ -1,0 +1,140 @@
+"""The compiled twin of :class:`hgk.kernels.Sweep` on processors: K and K·α of trees of depth 1 and 2.
+
+It takes rows in single precision, and nodes that are sums of squares or of absolute differences, and lays a tree out
+for :mod:`hgk.kernels.sweeps.loops`. Products differ from those in double precision by some 10⁻⁶ of Σ |α_j| k(x, x_j).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from hgk.arrays import blocks
+from hgk.executor import Threads
+from hgk.kernels.architecture import Architecture
+from hgk.kernels.nodes.base import LOG2E, Weights
+from hgk.kernels.sweeps import compiled
+
+if TYPE_CHECKING:
+    from hgk.kernels.hierarchical import HierarchicalKernel
+
+# Pairs that are worth a thread.
+WORTH_A_THREAD = 2**18
+# The maps of a tree without mapped nodes.
+EMPTY = np.zeros((0, 1, 1), np.float32)
+
+
+def suits(architecture: Architecture, X: torch.Tensor) -> bool:
+    """Whether the loops take this tree on these rows."""
+    twins = [members.kind.twin for members in architecture.members]
+    known = all(twin is not None and twin.q in (1.0, 2.0) for twin in twins)
+    known = known and sum(twin.mapped for twin in twins if twin) <= 1
+    return known and architecture.depth <= 2 and X.dtype == torch.float32 and X.device.type == "cpu"
+
+
+class LoopLayout:
+    """Where a tree's nodes and columns lie: smooth nodes, then mapped ones, then rough ones."""
+
+    def __init__(self, architecture: Architecture):
+        sets, twins = architecture.coordinates, [kind.twin for kind in architecture.kinds]
+        self.flat = architecture.depth == 1
+        self.smooth = [i for i, twin in enumerate(twins) if twin and twin.q == 2 and not twin.mapped]
+        self.rough = [i for i, twin in enumerate(twins) if twin and twin.q == 1]
+        self.mapping = compiled.mapped(architecture)
+        self.mapped = self.mapping.nodes if self.mapping is not None else []
+        self.used = np.array(self.mapping.used if self.mapping is not None else [], dtype=np.int64)
+        self.order = [*self.smooth, *self.mapped, *self.rough]
+        # which rows of the loops' Y a node takes: all columns come first, then those of the mapped nodes
+        d, p = architecture.d, len(self.used)
+        places = [list(sets[i]) for i in self.smooth]
+        places += [list(range(d + i * p, d + (i + 1) * p)) for i in range(len(self.mapped))]
+        self.places, self.first = _joined(places), np.cumsum([0, *map(len, places)])
+        # the smooth nodes' weights, as places in W[0], in the order of ``places``
+        self.weights = np.array([i * d + j for i in self.smooth for j in sets[i]], dtype=np.int64)
+        self.columns = _joined([sorted({j for i in self.rough for j in sets[i]})])
+        self.groups = -(-len(self.rough) // 4)
+
+    def weights_of(self, W: Weights) -> tuple[np.ndarray, ...]:
+        """What the loops take, from ``used`` to ``edges``."""
+        V, further = W[0].numpy(), (w.numpy() for w in self.mapping.further(W)) if self.mapping is not None else ()
+        v = V[self.mapped][:, self.used].astype(np.float32)
+        P, Q = (w[:, self.used].astype(np.float32) for w in further) if self.mapping is not None else (EMPTY, EMPTY)
+        u = np.ones(len(self.places), np.float32)
+        u[: len(self.weights)] = V.reshape(-1)[self.weights] ** 2
+        rough = np.zeros((4 * self.groups, len(self.columns)), np.float32)
+        rough[: len(self.rough)] = -LOG2E * V[self.rough][:, self.columns] ** 2
+        groups = np.ascontiguousarray(rough.reshape(self.groups, 4, len(self.columns)).swapaxes(1, 2))
+        if self.flat:
+            return self.used, v, P, Q, self.places, self.first, u, self.columns, groups, np.zeros(0, np.float32)
+        edges = np.zeros(len(self.smooth) + len(self.mapped) + 4 * self.groups, np.float32)
+        edges[: len(self.order)] = 2 * LOG2E * W[1].numpy()[self.order] ** 2
+        return self.used, v, P, Q, self.places, self.first, u, self.columns, groups, edges
+
+
+def _joined(parts: list[list[int]]) -> np.ndarray:
+    return np.array([place for part in parts for place in part], dtype=np.int64)
+
+
+@lru_cache(maxsize=64)
+def loop_layout(architecture: Architecture) -> LoopLayout:
+    return LoopLayout(architecture)
+
+
+class LoopSweep:
+    """One kernel on one pair of row sets."""
+
+    def __init__(self, kernel: HierarchicalKernel, X: torch.Tensor, Z: torch.Tensor | None = None):
+        layout = loop_layout(kernel.architecture)
+        self.gamma, self.symmetric = kernel.gamma, Z is None
+        centre = (X if Z is None else Z).mean(0)
+        self.X = X - centre
+        self.Z = self.X if Z is None else Z - centre
+        self.weights = layout.weights_of(kernel.W)
+
+    def multiply(self, alpha: torch.Tensor) -> torch.Tensor:
+        """K alpha, block by block."""
+        from hgk.kernels.sweeps import loops  # numba is loaded when first needed
+
+        Z, weights = _columns(self.Z), alpha.to(self.Z.dtype).T.contiguous().numpy()
+        t, scale = np.zeros((len(self.X), len(weights))), np.float32(self.gamma**-2)
+
+        def fill(rows: slice) -> None:
+            loops.add_products(_columns(self.X[rows]), Z, *self.weights, scale, weights, t[rows])  # type: ignore[call-arg]
+
+        self._share(fill)
+        return torch.from_numpy(t).to(self.X)
+
+    def exponent(self) -> torch.Tensor:
+        """S over all pairs."""
+        from hgk.kernels.sweeps import loops
+
+        Z, S = _columns(self.Z), self.X.new_zeros(len(self.X), len(self.Z))
+
+        def fill(rows: slice) -> None:
+            offset = rows.start if self.symmetric else -1
+            loops.fill_exponents(_columns(self.X[rows]), Z, *self.weights, offset, S[rows].numpy())  # type: ignore[call-arg]
+
+        self._share(fill)
+        return S.add_(S.T.clone()) if self.symmetric else S
+
+    def matrix(self) -> torch.Tensor:
+        """K over all pairs."""
+        return self.exponent().mul_(-(self.gamma**-2)).exp_()
+
+    def _share(self, fill: Callable[[slice], None]) -> None:
+        """Rows x by as many threads as there is work for; of a symmetric matrix the last have the fewest pairs."""
+        n, pairs = len(self.X), len(self.X) * len(self.Z)
+        workers = max(1, min(torch.get_num_threads(), pairs // WORTH_A_THREAD))
+        parts = list(blocks(n, -(-n // (4 * workers if workers > 1 else 1))))
+        if workers == 1:
+            fill(slice(0, n))
+        else:
+            Threads(workers, inner=1).run([partial(fill, part) for part in parts])
+
+
+def _columns(rows: torch.Tensor) -> np.ndarray:
+    return rows.T.contiguous().numpy()

@@ -1,0 +1,90 @@
+"""The compiled loops on processors against the naive kernel, pair by pair."""
+
+import numpy as np
+import pytest
+import torch
+
+from cases import ARCHITECTURES, D, random_kernel
+from hgk.kernels import two_layers, with_kinds
+from hgk.kernels.sweeps import processor
+from hgk.kernels.sweeps.processor import LoopSweep
+from reference import kernel_matrix
+
+# Of exponents up to 8; those of larger ones round in proportion.
+SINGLE = 3e-6
+TAKEN = {name: a for name, a in ARCHITECTURES.items() if processor.suits(a, torch.zeros(1, D))}
+TAKEN["five rough, one oblique"] = with_kinds(two_layers(D, 9), rough=[0, 2, 4, 6, 8], oblique=[3], rank=2)
+TAKEN["rough alone"] = with_kinds(two_layers(D, 3), rough=[0, 1, 2])
+each_taken = pytest.mark.parametrize("architecture", TAKEN.values(), ids=TAKEN.keys())
+
+
+def points(n, seed=0, centre=0.0):
+    rows = np.random.default_rng(seed).uniform(-1, 1, (n, D)).astype(np.float32)
+    return torch.from_numpy(rows) + centre
+
+
+def double(*tensors):
+    return [t.double().numpy() for t in tensors]
+
+
+@pytest.fixture(autouse=True)
+def several_blocks(monkeypatch):
+    """Threads from a few pairs on, so that rows are divided among them."""
+    monkeypatch.setattr(processor, "WORTH_A_THREAD", 200)
+
+
+def test_which_trees_are_taken():
+    left = set(ARCHITECTURES) - set(TAKEN)
+    assert left == {"depth 3, uneven", "two exponents", "all kinds, depth 3", "two ranks", "depth 4"}
+    assert not processor.suits(two_layers(D, 3), points(2).double())
+
+
+@each_taken
+@pytest.mark.parametrize("threads", [1, 3])
+def test_products_equal_the_definition(architecture, threads):
+    """More rows z than a block of the loops has, against the plain sweep in double precision."""
+    kernel, X, Z = random_kernel(architecture), points(31), points(600, seed=1)
+    alpha = torch.from_numpy(np.random.default_rng(2).standard_normal((600, 3)))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        t = LoopSweep(kernel, X, Z).multiply(alpha.float())
+    finally:
+        torch.set_num_threads(before)
+    K = kernel.matrix(X.double(), Z.double()).numpy()
+    bound = SINGLE * max(1.0, kernel.largest_exponent / 8) * (K @ alpha.abs().numpy())
+    assert t.dtype == torch.float32
+    assert (np.abs(t.numpy() - K @ alpha.numpy()) <= bound).all()
+
+
+@each_taken
+def test_exponents_equal_the_definition_and_are_symmetric(architecture):
+    kernel, X, Z = random_kernel(architecture), points(67), points(45, seed=1)
+    S = LoopSweep(kernel, X).exponent()
+    assert torch.equal(S, S.T)
+    assert bool((S.diagonal() == 0).all())
+    np.testing.assert_allclose(S, kernel.exponent(X.double()), atol=SINGLE, rtol=SINGLE)
+    np.testing.assert_allclose(LoopSweep(kernel, X, Z).matrix(), kernel_matrix(kernel, *double(X, Z)), atol=SINGLE)
+
+
+def test_rows_far_from_zero_are_centred():
+    kernel, X = random_kernel(TAKEN["five rough, one oblique"]), points(40, centre=100.0)
+    np.testing.assert_allclose(LoopSweep(kernel, X).matrix(), kernel.matrix(X.double()), atol=SINGLE)
+
+
+def test_rows_far_apart_have_the_smallest_kernel_and_no_nan():
+    """2^E is 0 for practical purposes long before its bits run out."""
+    kernel = random_kernel(TAKEN["five rough, one oblique"])
+    X = torch.cat([points(30), points(3) * 30])
+    K = LoopSweep(kernel, X).matrix()
+    np.testing.assert_allclose(K, kernel.matrix(X.double()), atol=SINGLE)
+    assert bool(K.isfinite().all())
+
+
+def test_a_kernel_takes_the_loops_only_where_many_products_follow(monkeypatch):
+    taken = []
+    monkeypatch.setattr(LoopSweep, "multiply", lambda self, alpha: taken.append(1) or alpha)
+    kernel, X = random_kernel(two_layers(D, 3)), points(4)
+    for often, rows in ((False, X), (True, X), (True, X.double())):
+        kernel.multiply(rows, rows, torch.ones(4, 1).to(rows), often=often)
+    assert len(taken) == 1
