@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from cases import ARCHITECTURES, D, random_kernel
-from hgk.kernels import two_layers, with_kinds
+from hgk.arrays import Buffers
+from hgk.kernels import BatchSweep, two_layers, with_kinds
 from hgk.kernels.sweeps import processor
-from hgk.kernels.sweeps.processor import LoopSweep
+from hgk.kernels.sweeps.processor import LoopBatchSweep, LoopSweep
 from reference import kernel_matrix
 
 # Of exponents up to 8; those of larger ones round in proportion.
@@ -88,3 +89,25 @@ def test_a_kernel_takes_the_loops_only_where_many_products_follow(monkeypatch):
     for often, rows in ((False, X), (True, X), (True, X.double())):
         kernel.multiply(rows, rows, torch.ones(4, 1).to(rows), often=often)
     assert len(taken) == 1
+
+
+@each_taken
+def test_a_batch_has_the_same_matrix_and_gradient(architecture):
+    """∂J/∂W of the compiled batch against the plain one in double precision, which finite differences have tested."""
+    kernel, X = random_kernel(architecture), points(38)
+    dJ_dK = torch.from_numpy(np.random.default_rng(3).standard_normal((38, 38)))
+    dJ_dK = dJ_dK + dJ_dK.T
+    ours, plain = LoopBatchSweep(kernel, X), BatchSweep(kernel, X.double())
+    np.testing.assert_allclose(ours.matrix(), plain.matrix(), atol=2 * SINGLE)
+    for one, other in zip(ours.backward(dJ_dK.float()), plain.backward(dJ_dK), strict=True):
+        assert one.dtype == torch.float64
+        np.testing.assert_allclose(one, other, atol=2e-5 * float(other.abs().max()))
+
+
+def test_memory_that_is_used_again_changes_no_gradient():
+    kernel, buffers = random_kernel(TAKEN["all kinds"]), Buffers()
+    dJ_dK = torch.ones(30, 30)
+    for rows in (points(30), points(30, seed=5)):
+        again, fresh = LoopBatchSweep(kernel, rows, buffers), LoopBatchSweep(kernel, rows)
+        assert torch.equal(again.matrix(), fresh.matrix())
+        assert all(map(torch.equal, again.backward(dJ_dK), fresh.backward(dJ_dK)))

@@ -125,12 +125,15 @@ def check_size(learner: Learner, task: Task, executor: Executor) -> None:
     """Say before working that the kernel matrix does not fit, or that there will be none."""
     n, loss = len(task.rows), type(task.problem.loss).__name__
     if not task.problem.exact:  # these solvers work in main memory
-        if n > (most := exact_rows(AT_REST)):
+        in_leaves = learner.any_loss_in_leaves and task.rows.X.device == AT_REST
+        if n > (most := exact_rows(AT_REST)) and not in_leaves:
             raise ValueError(
                 f"{n} different rows were given with the loss {loss}, which is solved on kernel matrices of at most "
-                f"{most} rows; give a sample of the rows, or take loss='least_squares'."
+                f"{most} rows, unless the default preset divides the rows on a CPU; take that, give a sample of the "
+                "rows, or take loss='least_squares'."
             )
-        require_memory(n, n, OF_LOSS, torch.float64, "A fit with this loss on kernel matrices", AT_REST)
+        size = min(n, most)
+        require_memory(size, size, OF_LOSS, torch.float64, "A fit with this loss on kernel matrices", AT_REST)
     learner.check_size(task, executor.workers)
     if n > (most := exact_rows(task.rows.X.device)):
-        _log.info("%d rows are more than the exact machine takes (%d); using Nyström's on centres.", n, most)
+        _log.info("%d rows are more than the exact machine takes (%d); using leaves, or centres.", n, most)

@@ -48,6 +48,8 @@ class Learner(ABC):
     steps: bool = False
     # whether its operations are too small to be shared by threads, so that workers take them
     in_small_steps: bool = False
+    # whether rows beyond those of a kernel matrix are divided, so that every loss takes them
+    any_loss_in_leaves: bool = False
 
     @abstractmethod
     def learn(self, task: Task, rng: np.random.Generator, progress: Progress, executor: Executor) -> Learned: ...

@@ -4,6 +4,7 @@ from hgk.machines.base import Elsewhere, Machine, Sum
 from hgk.machines.centres import OnCentres, train_on_centres
 from hgk.machines.exact import Exact, Part, train
 from hgk.machines.leaves import InLeaves
+from hgk.machines.leaves_of_loss import LossInLeaves
 from hgk.machines.mean import MeanOfMachines
 from hgk.machines.of_loss import FINE, OfLoss
 from hgk.machines.partition import Partition, partition
@@ -14,6 +15,7 @@ __all__ = [
     "Elsewhere",
     "Exact",
     "InLeaves",
+    "LossInLeaves",
     "Machine",
     "MeanOfMachines",
     "OfLoss",

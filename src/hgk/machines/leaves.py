@@ -232,6 +232,9 @@ class InLeaves(Sum):
         fits = not self.W or [tuple(w.shape) for w in self.W] == shapes
         expect(fits and all(real(w) for w in self.W), "the leaves' weights do not fit their tree")
         expect(bool((parts.sizes > 0).all()) or self.stand_in is not None, "a leaf has no rows")
+        self.check_stand_in(features, rows)
+
+    def check_stand_in(self, features: int, rows: Rows | None) -> None:
         if self.stand_in is not None:
             self.stand_in.check(features, rows)
 

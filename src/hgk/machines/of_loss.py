@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import torch
 
 from hgk.losses import Loss
 from hgk.machines.base import Sum, check_parts_of_rows
+from hgk.machines.rows import Rows
 from hgk.storable import expect, real, storable
 
 # The relative duality gap that is wanted.
 FINE = 1e-5
 
 
-@storable
-@dataclass(frozen=True, eq=False)
-class OfLoss(Sum):
-    """The mean of machines of a loss on parts of the rows ``X``; ``lam`` is the geometric mean of ``lams``.
+class ByFolds(Sum):
+    """What machines of a loss have in common: predictions by those that were trained without a row's fold are kept.
 
-    ``aside`` is the share of a row's repetitions that ``held_out`` predictions are of: all, or those which were kept
-    from learning the kernel, too.
+    Attributes
+    ----------
+    loss : Loss or None
+    lams : tuple of float
+        λ of every output, of which ``lam`` is the geometric mean.
+    held_out, aside : tensors of shapes (rows, outputs) and (rows,), or None
+        ``aside`` is the share of a row's repetitions that ``held_out`` predictions are of: all, or those which were
+        kept from learning the kernel, too.
+    gap_left : float
     """
 
-    loss: Loss | None = None
-    lams: tuple[float, ...] = ()
-    parts: tuple[torch.Tensor, ...] = ()
-    held_out: torch.Tensor | None = None
-    aside: torch.Tensor | None = None
-    gap_left: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.aside is not None and self.aside.dtype == torch.bool:  # in files before schema 4
-            object.__setattr__(self, "aside", self.aside.double())
+    loss: Loss | None
+    held_out: torch.Tensor | None
+    aside: torch.Tensor | None
+    gap_left: float
 
     @property
     def gap(self) -> float:  # type: ignore[override]
@@ -43,6 +43,9 @@ class OfLoss(Sum):
     def clip(self) -> float:
         """Margins are not clipped: how far they exceed 1 tells them apart."""
         return float("inf") if self.loss is None or self.loss.signs else self.loss.clip(torch.ones(1))
+
+    def leave_one_out(self, rows):
+        raise ValueError(self._refusal())
 
     def without_one(self, rows, index):
         raise ValueError(self._refusal())
@@ -55,9 +58,6 @@ class OfLoss(Sum):
             f"Functions without single rows were asked for of a model with the loss {type(self.loss).__name__}; they "
             "are exact for least squares alone, so fit with loss='least_squares'."
         )
-
-    def compact(self):
-        return replace(self, parts=(), held_out=None, aside=None)
 
     def gathered(self, pieces, origin, rows):
         """α is added, what was held out is averaged. Of a row with pieces that were kept from the kernel, only these
@@ -76,17 +76,19 @@ class OfLoss(Sum):
         total = added(share)
         first = torch.full((rows,), len(origin)).scatter_reduce(0, origin, torch.arange(len(origin)), "amin")
         return replace(
-            self,
+            cast(Any, self),
             X=self.X[first],
             alpha=added(self.alpha),
-            parts=tuple(origin[part].unique() for part in self.parts),
             held_out=added(torch.where(share > 0, share * held_out, 0.0)) / total.where(total > 0, torch.nan),
             aside=added(apart) / added(weight),
+            **self._gathered_parts(origin),
         )
 
-    def check(self, features, rows):
-        super().check(features, rows)
-        check_parts_of_rows(self, rows)
+    def _gathered_parts(self, origin: torch.Tensor) -> dict:
+        """Fields that hold numbers of rows."""
+        return {}
+
+    def check_held_out(self, rows: Rows | None) -> None:
         outputs = self.outputs
         expect(self.loss is not None and self.loss.levels in (1, outputs), "a machine's loss does not fit its outputs")
         fits = len(self.lams) == outputs and all(lam > 0 for lam in self.lams) and self.gap_left >= 0
@@ -99,3 +101,31 @@ class OfLoss(Sum):
         fits = fits and not bool(self.held_out.isinf().any()) and self.aside.shape == (len(rows),)
         fits = fits and real(self.aside) and bool(((self.aside >= 0) & (self.aside <= 1)).all())
         expect(fits, "a machine's held-out predictions do not fit its rows")
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class OfLoss(ByFolds):
+    """The mean of machines of a loss on parts of the rows ``X``."""
+
+    loss: Loss | None = None
+    lams: tuple[float, ...] = ()
+    parts: tuple[torch.Tensor, ...] = ()
+    held_out: torch.Tensor | None = None
+    aside: torch.Tensor | None = None
+    gap_left: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.aside is not None and self.aside.dtype == torch.bool:  # in files before schema 4
+            object.__setattr__(self, "aside", self.aside.double())
+
+    def compact(self):
+        return replace(self, parts=(), held_out=None, aside=None)
+
+    def _gathered_parts(self, origin):
+        return {"parts": tuple(origin[part].unique() for part in self.parts)}
+
+    def check(self, features, rows):
+        super().check(features, rows)
+        check_parts_of_rows(self, rows)
+        self.check_held_out(rows)

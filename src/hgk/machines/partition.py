@@ -99,6 +99,12 @@ class Partition:
         start, stop = self.span(node)
         return self.order[self.ends[start] : self.ends[stop]]
 
+    def first_leaves(self, many: int) -> Partition:
+        """The same splits, where all leaves but the first have no rows."""
+        end = int(self.ends[many])
+        ends = torch.cat([self.ends[: many + 1], torch.full((len(self) - many,), end)])
+        return Partition(self.directions, self.thresholds, self.children, self.order[:end], ends)
+
     def leaf_of_rows(self, n: int) -> torch.Tensor:
         """The leaf that has each of n rows; -1 for none."""
         leaf = torch.full((n,), -1)

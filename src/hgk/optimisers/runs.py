@@ -98,7 +98,7 @@ class AdamRun:
 
     def __init__(self, asked: Steps):
         self.settings, self.kernel, self.rows = settings, kernel, rows = asked.settings, asked.kernel, asked.rows
-        self.rng, self.progress = asked.rng, asked.progress
+        self.rng, self.progress, self.often = asked.rng, asked.progress, asked.often
         self.criterion = settings.criterion or LeaveOneOut(single=True)
         self.watch = None if asked.watched is None else Watch(self._batch(), asked.watched, asked.clip)
         self.values: list[float] = []
@@ -193,7 +193,7 @@ class AdamRun:
         return evaluation.value, [*gradient, evaluation.dlog_lam.to(self.theta[-1])]
 
     def _sweep(self, W: Weights, X: torch.Tensor):
-        return batch_sweep(self.kernel.with_weights(W), X, self.buffers)
+        return batch_sweep(self.kernel.with_weights(W), X, self.buffers, self.often)
 
     def _penalise(self, gradient: list[torch.Tensor], W: Weights) -> None:
         if self.settings.shrink:

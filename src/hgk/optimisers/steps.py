@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Steps(Request):
-    """All steps of a run from ``kernel`` and ``lam``; what comes back is the :class:`AdamRun`."""
+    """All steps of a run from ``kernel`` and ``lam``; what comes back is the :class:`AdamRun`.
+
+    ``often`` says that very many runs follow, so that compiled code pays on processors, too.
+    """
 
     settings: Adam
     kernel: HierarchicalKernel
@@ -32,6 +35,7 @@ class Steps(Request):
     watched: Rows | None = None
     clip: float = 1.0
     lam: float = 1e-3
+    often: bool = False
 
     def begin(self, kind: type[AdamRun] = AdamRun) -> AdamRun:
         return kind(self)

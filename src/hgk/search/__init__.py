@@ -3,7 +3,7 @@
 from hgk.search.folds import FOLDS, Pieces, divide, fold_numbers, shuffled, three_parts
 from hgk.search.grids import Family, Grid, GridResult, gamma_grid, lam_grid, search, search_all
 from hgk.search.problems import SQUARES, Convex, Problem, Squares, mean_kernel, problem_for
-from hgk.search.races import FEWER, Choice, LossGrid
+from hgk.search.races import FEWER, Choice, Folds, LossGrid, choose_lams
 from hgk.search.task import Task
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Choice",
     "Convex",
     "Family",
+    "Folds",
     "Grid",
     "GridResult",
     "LossGrid",
@@ -20,6 +21,7 @@ __all__ = [
     "Problem",
     "Squares",
     "Task",
+    "choose_lams",
     "divide",
     "fold_numbers",
     "gamma_grid",

@@ -26,8 +26,9 @@ import torch
 
 from hgk.arrays import Buffers
 from hgk.kernels.nodes.base import LOG2E, Batch, Weights
-from hgk.kernels.sweeps import compiled
+from hgk.kernels.sweeps import compiled, processor
 from hgk.kernels.sweeps.compiled.sweep import FusedSweep
+from hgk.kernels.sweeps.processor import LoopBatchSweep
 
 if TYPE_CHECKING:
     from hgk.kernels.hierarchical import HierarchicalKernel
@@ -54,10 +55,14 @@ def unshifted(E: torch.Tensor) -> torch.Tensor:
     return M + M.T
 
 
-def batch_sweep(kernel: HierarchicalKernel, X: torch.Tensor, buffers: Buffers | None = None) -> BatchSweep | FusedSweep:
-    """K and its gradient on a batch of rows: on an accelerator by compiled kernels, where there are such."""
+def batch_sweep(
+    kernel: HierarchicalKernel, X: torch.Tensor, buffers: Buffers | None = None, often: bool = False
+) -> BatchSweep | LoopBatchSweep | FusedSweep:
+    """K and its gradient on a batch of rows: by compiled code on an accelerator, or where very many batches follow."""
     if compiled.suits(kernel.architecture, X):
         return compiled.sweep(kernel.architecture, kernel.W, kernel.gamma, X)
+    if often and processor.suits(kernel.architecture, X):
+        return LoopBatchSweep(kernel, X, buffers)
     return BatchSweep(kernel, X, buffers)
 
 

@@ -8,6 +8,13 @@ i, and exponentials that are powers of two:
     distances   S_i = Σ_j v_ij² |x_j - x'_j|        four nodes at a time, which share the distances
     top         T = -S log₂e = Σ_i e_i (2^E_i - 1),     e_i = 2 log₂e w_i²
 
+and backwards over the pairs r < c of one batch of rows, with N_i as in :mod:`hgk.kernels.hierarchical`:
+
+    edges       Σ N (1 - k_i)
+    products    Σ N_i (x_j - x'_j)(x_k - x'_k) = Σ_a ρ_a x_aj x_ak - Σ_r (x_rj M_rk + x_rk M_rj),
+                M_rk = Σ_{c > r} N_i x_ck, and ρ_a the sum of N_i over the pairs of row a
+    distances   Σ N_i |x_j - x'_j|
+
 The innermost loop is always over a contiguous run of rows z, so that the compiler vectorises it; a block of them stays
 in cache while all rows x pass.
 """
@@ -225,3 +232,131 @@ def fill_exponents(X, Z, used, v, P, Q, places, first, u, columns, V, edges, off
             out = S[r, begin:stop]
             for c in range(width):
                 out[c] = -T[c] / _LOG2E
+
+
+# ------------------------------------------------------------------------------------------------ a batch of rows
+
+
+@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+def fill_batch(X, used, v, P, Q, places, first, u, columns, V, edges, scale, K, kernels):
+    """K beyond the diagonal, and k_i of all nodes: of row r, after those of the rows before, nodes x its pairs."""
+    Y = _with_maps(X, used, v, P, Q)
+    squares, n = _squares(Y, places, first, u), X.shape[1]
+    products, at = len(squares), 0
+    E, T = np.empty((products + 4 * len(V), n), np.float32), np.empty(n, np.float32)
+    left = np.empty(len(places), np.float32)
+    for r in range(n - 1):
+        width = n - 1 - r
+        _lefts(Y, places, u, r, left)
+        _products(left, squares, r, places, first, Y, squares, r + 1, width, E)
+        _distances(Y, r, columns, V, Y, r + 1, width, E[products:])
+        for i in range(len(edges)):
+            e, k = E[i], kernels[at + i * width : at + (i + 1) * width]
+            for c in range(width):
+                k[c] = _exp2(min(e[c], _ZERO))
+        _sum_of_kernels(E, kernels[at : at + len(edges) * width], edges, width, T)
+        at += len(edges) * width
+        out = K[r, r + 1 :]
+        for c in range(width):
+            out[c] = _exp2(scale * T[c])
+
+
+@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+def _sum_of_kernels(E, kernels, edges, width, T):
+    """As ``_top``, from k_i."""
+    if len(edges) == 0:
+        for c in range(width):
+            T[c] = min(E[0, c], _ZERO)
+        return
+    total = _ZERO
+    for w in edges:
+        total += w
+    for c in range(width):
+        T[c] = -total
+    for i in range(len(edges)):
+        k, w = kernels[i * width : (i + 1) * width], edges[i]
+        for c in range(width):
+            T[c] += w * k[c]
+    for c in range(width):
+        T[c] = min(T[c], _ZERO)
+
+
+@numba.njit(nogil=True, fastmath=True, cache=True)
+def _sum(a, width):
+    total = _ZERO
+    for c in range(width):
+        total += a[c]
+    return total
+
+
+@numba.njit(nogil=True, fastmath=True, cache=True)
+def _four_dots(a, y0, y1, y2, y3, width):
+    s0, s1, s2, s3 = _ZERO, _ZERO, _ZERO, _ZERO
+    for c in range(width):
+        s0 += a[c] * y0[c]
+        s1 += a[c] * y1[c]
+        s2 += a[c] * y2[c]
+        s3 += a[c] * y3[c]
+    return s0, s1, s2, s3
+
+
+@numba.njit(nogil=True, fastmath=True, cache=True)
+def _four_distances(x, y, a0, a1, a2, a3, width):
+    s0, s1, s2, s3 = _ZERO, _ZERO, _ZERO, _ZERO
+    for c in range(width):
+        d = abs(x - y[c])
+        s0 += a0[c] * d
+        s1 += a1[c] * d
+        s2 += a2[c] * d
+        s3 += a3[c] * d
+    return s0, s1, s2, s3
+
+
+@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+def add_slopes(X, raw, first, columns, groups, edges, N, kernels, inner, rho, M, sums):
+    """The sums above, from N beyond the diagonal; ``edges`` are 2 w², and ``raw`` the columns of the products' nodes.
+
+    inner: nodes; rho: nodes that are products x rows; M: columns of these x rows; sums: groups x columns x 4.
+    """
+    n, nodes, products, at = X.shape[1], max(1, len(edges)), len(first) - 1, 0
+    below = np.zeros((products + 4 * groups, n), np.float32)
+    for r in range(n - 1):
+        width, above = n - 1 - r, N[r, r + 1 :]
+        total = _sum(above, width)
+        for i in range(nodes):
+            out = below[i]
+            if len(edges) == 0:
+                for c in range(width):
+                    out[c] = above[c]
+                continue
+            k, w = kernels[at : at + width], edges[i]
+            at += width
+            inner[i] += total - _dot(above, k, width)
+            for c in range(width):
+                out[c] = w * above[c] * k[c]
+        for i in range(products):
+            mine, sums_of_rows = below[i], rho[i]
+            sums_of_rows[r] += _sum(mine, width)
+            later = sums_of_rows[r + 1 :]
+            for c in range(width):
+                later[c] += mine[c]
+            k, end = first[i], first[i + 1]
+            while k + 4 <= end:
+                M[k, r], M[k + 1, r], M[k + 2, r], M[k + 3, r] = _four_dots(
+                    mine, X[raw[k], r + 1 :], X[raw[k + 1], r + 1 :], X[raw[k + 2], r + 1 :], X[raw[k + 3], r + 1 :],
+                    width,
+                )  # fmt: skip
+                k += 4
+            while k < end:
+                M[k, r] = _dot(mine, X[raw[k], r + 1 :], width)
+                k += 1
+        for g in range(groups):
+            a0, a1 = below[products + 4 * g], below[products + 4 * g + 1]
+            a2, a3 = below[products + 4 * g + 2], below[products + 4 * g + 3]
+            for k in range(len(columns)):
+                x, y = X[columns[k], r], X[columns[k], r + 1 :]
+                s0, s1, s2, s3 = _four_distances(x, y, a0, a1, a2, a3, width)
+                sums[g, k, 0] += s0
+                sums[g, k, 1] += s1
+                sums[g, k, 2] += s2
+                sums[g, k, 3] += s3

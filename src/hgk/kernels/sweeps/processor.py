@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from hgk.arrays import blocks
+from hgk.arrays import Buffers, blocks
 from hgk.executor import Threads
 from hgk.kernels.architecture import Architecture
 from hgk.kernels.nodes.base import LOG2E, Weights
+from hgk.kernels.nodes.oblique import Map
 from hgk.kernels.sweeps import compiled
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class LoopLayout:
         places = [list(sets[i]) for i in self.smooth]
         places += [list(range(d + i * p, d + (i + 1) * p)) for i in range(len(self.mapped))]
         self.places, self.first = _joined(places), np.cumsum([0, *map(len, places)])
+        self.raw = _joined([*places[: len(self.smooth)], *([*self.used] for _ in self.mapped)])  # before the maps
         # the smooth nodes' weights, as places in W[0], in the order of ``places``
         self.weights = np.array([i * d + j for i in self.smooth for j in sets[i]], dtype=np.int64)
         self.columns = _joined([sorted({j for i in self.rough for j in sets[i]})])
@@ -134,6 +136,75 @@ class LoopSweep:
             fill(slice(0, n))
         else:
             Threads(workers, inner=1).run([partial(fill, part) for part in parts])
+
+
+class LoopBatchSweep:
+    """The compiled twin of :class:`hgk.kernels.BatchSweep`."""
+
+    def __init__(self, kernel: HierarchicalKernel, X: torch.Tensor, buffers: Buffers | None = None):
+        self.layout, self.kernel = loop_layout(kernel.architecture), kernel
+        self.rows = X - X.mean(0)
+        self.X, self.weights = _columns(self.rows), self.layout.weights_of(kernel.W)
+        n, nodes = len(X), len(self.weights[-1])
+        buffers = Buffers() if buffers is None else buffers
+        self.kernels = buffers.get(("kernels",), (nodes * (n * (n - 1) // 2),), X).numpy()
+
+    def matrix(self) -> torch.Tensor:
+        """K over all pairs."""
+        from hgk.kernels.sweeps import loops
+
+        n = len(self.rows)
+        K = self.rows.new_zeros(n, n)
+        scale = np.float32(self.kernel.gamma**-2)
+        loops.fill_batch(self.X, *self.weights, scale, K.numpy(), self.kernels)  # type: ignore[call-arg]
+        self.K = K.add_(K.T.clone()).fill_diagonal_(1.0)
+        return self.K
+
+    def backward(self, dJ_dK: torch.Tensor) -> Weights:
+        """∂J/∂W from the symmetric ∂J/∂K, one array per layer, in float64."""
+        from hgk.kernels.sweeps import loops
+
+        layout, W, X = self.layout, self.kernel.W, self.rows
+        N = torch.mul(dJ_dK, self.K).mul_(2 * self.kernel.gamma**-2)
+        products, groups = len(layout.first) - 1, layout.groups
+        inner, rho = np.zeros(products + 4 * groups), X.new_zeros(products, len(X))
+        M, sums = X.new_zeros(len(layout.raw), len(X)), np.zeros((groups, len(layout.columns), 4))
+        edges = self.weights[-1] / np.float32(LOG2E)
+        loops.add_slopes(
+            self.X, layout.raw, layout.first, layout.columns, groups, edges, N.numpy(), self.kernels, inner,
+            rho.numpy(), M.numpy(), sums,
+        )  # fmt: skip
+        grads = tuple(torch.zeros_like(w) for w in W)
+        if not layout.flat:
+            grads[1][layout.order] = -4 * W[1][layout.order] * torch.from_numpy(inner[: len(layout.order)])
+        self._add_smooth(grads, rho, M)
+        self._add_mapped(grads, rho[len(layout.smooth) :], M[len(layout.weights) :])
+        place = torch.tensor(layout.rough)[:, None], torch.from_numpy(layout.columns)
+        if layout.rough:
+            by_node = torch.from_numpy(sums).swapaxes(1, 2).reshape(4 * groups, -1)[: len(layout.rough)]
+            grads[0][place] -= 2 * W[0][place] * by_node
+        return grads
+
+    def _add_smooth(self, grads: Weights, rho: torch.Tensor, M: torch.Tensor) -> None:
+        for i, start, stop in zip(self.layout.smooth, self.layout.first, self.layout.first[1:], strict=False):
+            columns = self.layout.raw[start:stop]
+            x = self.rows.T[columns].double()
+            sums = x**2 @ rho[self.layout.smooth.index(i)].double() - 2 * (x * M[start:stop]).sum(1)
+            grads[0][i, columns] -= 2 * self.kernel.W[0][i, columns] * sums
+
+    def _add_mapped(self, grads: Weights, rho: torch.Tensor, M: torch.Tensor) -> None:
+        """By C, see :mod:`hgk.kernels.nodes.oblique`."""
+        mapping, W = self.layout.mapping, self.kernel.W
+        if mapping is None:
+            return
+        used, x = mapping.used, self.rows[:, self.layout.used]
+        maps = Map(W[0][mapping.block], *(w[:, used] for w in mapping.further(W)))
+        cross = x.T @ M.view(len(rho), len(used), len(x)).mT
+        C = (x.T @ (rho[:, :, None] * x) - cross - cross.mT).double()
+        dv, dP, dQ = maps.backward(-2 * C @ maps.A)
+        grads[0][mapping.block] += dv
+        for grad, part in zip(mapping.further(grads), (dP, dQ), strict=True):
+            grad[:, used] += part
 
 
 def _columns(rows: torch.Tensor) -> np.ndarray:

@@ -58,7 +58,7 @@ def plans(fit: Fit, chosen: Sequence[Trial]) -> tuple[list[LeafPlan], list[LeafP
     rate, batch = settings.leaf_rates[place], settings.leaf_batches[place]
     c = float(fit.task.lams[0] * fit.task.rows.weight.sum()) if len(fit.task.lams) == 1 else None
     tied = all(kernel.architecture.tied for trial in chosen for kernel in trial.kernels[:1])
-    options = (0,) if tied else (settings.leaf_steps, 0)
+    options = (0,) if tied else (settings.leaf_steps,) if fit.exact else (settings.leaf_steps, 0)
     first = [LeafPlan(sizes[0], steps, rate, batch, c) for steps in options]
     return first, [LeafPlan(size, 0, rate, batch, c) for size in sizes[1:]]
 
@@ -69,27 +69,47 @@ def judge_division(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> 
     few_or_other_loss = len(task.whole) <= settings.divided or not fit.wanted.problem.exact
     if few_or_other_loss or accelerated(task.rows.X) or fit.progress.cut():
         return None
-    (fold, judge), *_ = fit.judges.items()
-    out = judge.out if fit.exact else torch.from_numpy(np.flatnonzero(task.fold_of == fold))
-    first, others = plans(fit, chosen)
-    if budget is not None and _seconds(fit, first[0], budget) > SHARE_OF_TRIAL * budget.left:
+    judged = _best_plan(fit, chosen, budget)
+    if judged is None:
         return None
-    smallest = min(plan.size for plan in (*first, *others)) * 4 // 5
-    kernels, rest = handed(chosen, float(task.rows.weight.sum())), task.training_part(fold)
-    largest = len(rest) if fit.exact else settings.branch_rows
-    trial = LeafTrial(task.rows, rest, out, kernels, smallest, largest, fit.rng, settings, fit.progress, task.clip)
-    rows = task.rows[trial.index]
-    if len(rows) < FEWEST_JUDGED:
-        return None
-    best = _compared(fit, trial, first, others if budget is None else [])
-    if best is None:
-        return None
+    best, trial = judged
     most, least = settings.partitions
     partitions = int(np.clip(settings.partitioned // len(task.whole), least, most))
     if budget is not None:
         each = best.seconds * len(task.whole) / fit.executor.workers
         partitions = min(partitions, max(0, int(SHARE_OF_LEAVES * budget.left / each)))
-    return _decided(fit, chosen, best, trial, rest, partitions) if partitions and not _stopped(fit) else None
+    return _decided(fit, chosen, best, trial, partitions) if partitions and not _stopped(fit) else None
+
+
+def division_of_loss(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> Division:
+    """For another loss, beyond the rows of its machine: leaves in any case, judged by least squares."""
+    settings, (first, _) = fit.settings, plans(fit, chosen)
+    judged = None if fit.progress.cut() else _best_plan(fit, chosen, budget)
+    plan = judged[0].plan if judged is not None else replace(first[0], steps=0)
+    plan = replace(plan, size=min(plan.size, settings.leaf_of_loss))
+    index = judged[1].index if judged is not None else torch.arange(0)
+    rows, partitions = round(fit.task.rows[index].given), settings.partitions_of_loss if budget is None else 1
+    parts = {"size": plan.size, "steps": plan.steps, "partitions": partitions, "share": 0.0}
+    event = LeavesChosen(taken=True, rows=rows, **parts)  # type: ignore[arg-type]
+    fit.progress.report(event)
+    return Division(event, plan, fit.task.rows.Y[:0], index, 1.0, None)
+
+
+def _best_plan(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> tuple[Judgement, LeafTrial] | None:
+    """The best plan on rows set aside; None where they are too few, or there is no time."""
+    task, settings, (first, others) = fit.task, fit.settings, plans(fit, chosen)
+    if budget is not None and _seconds(fit, first[0], budget) > SHARE_OF_TRIAL * budget.left:
+        return None
+    (fold, judge), *_ = fit.judges.items()
+    out = judge.out if fit.exact else torch.from_numpy(np.flatnonzero(task.fold_of == fold))
+    smallest = min(plan.size for plan in (*first, *others)) * 4 // 5
+    kernels, rest = handed(chosen, float(task.rows.weight.sum())), task.training_part(fold)
+    largest = len(rest) if fit.exact else settings.branch_rows
+    trial = LeafTrial(task.rows, rest, out, kernels, smallest, largest, fit.rng, settings, fit.progress, task.clip)
+    if len(trial.index) < FEWEST_JUDGED:
+        return None
+    best = _compared(fit, trial, first, others if budget is None else [])
+    return None if best is None else (best, trial)
 
 
 def _compared(fit: Fit, trial: LeafTrial, first: list[LeafPlan], sizes: list[LeafPlan]) -> Judgement | None:
@@ -144,17 +164,18 @@ def _judged(fit: Fit, trial: LeafTrial, plan: LeafPlan) -> Judgement:
     return judgement
 
 
-def _decided(
-    fit: Fit, chosen: Sequence[Trial], best: Judgement, trial: LeafTrial, rest: torch.Tensor, partitions: int
-) -> Division | None:
+def _decided(fit: Fit, chosen: Sequence[Trial], best: Judgement, trial: LeafTrial, partitions: int) -> Division | None:
     task, settings, plan = fit.task, fit.settings, best.plan
-    rows = task.rows[trial.index]
+    rows, rest = task.rows[trial.index], trial.rest
     t_0 = machine_beside(fit, chosen, rest)(rows.X).clamp(-task.clip, task.clip).to(rows.Y)
-    share = round(20 * best_share(t_0 - rows.Y, best.t - rows.Y, rows.weight, partitions)) / 20
+    share = best_share(t_0 - rows.Y, best.t - rows.Y, rows.weight, partitions)
+    if fit.exact:  # few rows say little about the best share, and a half has seldom been far from it
+        share = (share + 0.5) / 2
+    share = round(20 * share) / 20
     share = 0.0 if share < settings.least_share else share
     t = share * t_0 + (1 - share) * best.t.mean(0)
     gain, error = rows.mean(((t_0 - rows.Y) ** 2 - (t - rows.Y) ** 2).sum(1))
-    taken = share < 0.95 and gain > (settings.leaf_margin * error if fit.exact else 0.0)
+    taken = share < 0.95 and gain > settings.leaf_margin * error
     refinement = None if task.refinement is None else task.refinement.sharpened(t, rows)
     more: dict[str, Any] = told(t, rows, refinement)
     alone = told(t_0, rows, None if task.refinement is None else task.refinement.sharpened(t_0, rows))
@@ -199,7 +220,7 @@ def on_few_centres(fit: Fit, trial: Trial, rows: Rows) -> Machine:
 def divided(fit: Fit, division: Division, chosen: Sequence[Trial], whole: Machine | None) -> Machine | None:
     """The mean of the partitions, and of the machine on all rows by its share; None if a stop left no leaf."""
     rows = fit.task.whole
-    X = rows.X if fit.exact else rows.X.float()
+    X = rows.X.float()
     kernels = handed(chosen, float(rows.weight.sum()))
 
     def stand_in() -> Machine:

@@ -26,10 +26,11 @@ from hgk.executor import Executor, Search
 from hgk.kernels import HierarchicalKernel, pruned
 from hgk.learners.base import Learned, Learner
 from hgk.learners.default.average import PLAIN, Averages, Trial, choose_kinds, mean_lam, optimism, trial_of
-from hgk.learners.default.division import Division, divided, judge_division, on_few_centres
+from hgk.learners.default.division import Division, divided, division_of_loss, judge_division, on_few_centres
 from hgk.learners.default.effort import SPEED, Budget, LearningEffort, centres_for, usual_effort
 from hgk.learners.default.judge import Judge, Judges, Verdict, at_every_lam, held_out, judge_lams, judge_plain
 from hgk.learners.default.kinds import Build, Kind, columns_of, kinds_for, mixed
+from hgk.learners.default.leaves_of_loss import LossLeaves
 from hgk.learners.default.settings import Settings
 from hgk.learners.paper import ByOptimiser
 from hgk.machines import Machine, Rows, train, train_on_centres
@@ -56,7 +57,7 @@ class Default(Learner):
     build: Build | None = None
     budget: float | None = None
 
-    ranks = robust = steps = in_small_steps = True
+    ranks = robust = steps = in_small_steps = any_loss_in_leaves = True
 
     def adapted(self, wanted):
         """One tree takes the place of the kinds; several trees and another optimiser are learned as in the paper."""
@@ -108,6 +109,9 @@ class Fit:
         effort, budget = self.plan()
         trials, self.judges = Trials(self, effort, budget).judged(plain)
         chosen = choose_kinds(trials, self.task, self.judges, self.progress, self.settings.members if self.exact else 1)
+        if not (self.exact or self.wanted.problem.exact):
+            leaves = LossLeaves(self, division_of_loss(self, chosen, budget), chosen)
+            return Learned(leaves.grow(), self.wanted.target)
         division = judge_division(self, chosen, budget)
         chosen = self.last_round(chosen, effort, budget, division)
         seconds = None if self.learner.budget is None else self.learner.budget - (time.monotonic() - self.begun)

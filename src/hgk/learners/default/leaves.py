@@ -90,11 +90,20 @@ def metric(kernel: HierarchicalKernel, X: torch.Tensor) -> torch.Tensor:
 class HandingTree:
     """A partition's tree, along which kernels are handed down.
 
-    Nodes are those of the partition: splits, and leaf l as -1 - l.
+    Nodes are those of the partition: splits, and leaf l as -1 - l. ``seen`` says on which rows steps are made.
     """
 
-    def __init__(self, rows: Rows, parts: Partition, seed: int, map_penalty: float, progress: Progress):
+    def __init__(
+        self,
+        rows: Rows,
+        parts: Partition,
+        seed: int,
+        map_penalty: float,
+        progress: Progress,
+        seen: torch.Tensor | None = None,
+    ):
         self.rows, self.parts, self.seed, self.map_penalty, self.progress = rows, parts, seed, map_penalty, progress
+        self.seen = seen
         self.parent = {child: i for i, pair in enumerate(parts.children.tolist()) for child in pair}
 
     def leaves_of(self, size: int) -> list[int]:
@@ -127,6 +136,7 @@ class HandingTree:
     def learn(self, node: int, handed: Handed, plan: LeafPlan) -> Handed:
         """Some steps on rows of the node."""
         rng, members = np.random.default_rng([self.seed, node + len(self.parts)]), self.parts.members(node)
+        members = members if self.seen is None else members[self.seen[members]]
         if self.progress.cut() or len(members) < 2 or handed.kernel.architecture.tied:
             return handed
         batch = min(plan.batch, len(members))
@@ -135,7 +145,7 @@ class HandingTree:
         settings = Adam(plan.steps, batch, plan.rate, map_penalty=self.map_penalty)
         mine = self.rows[members]
         weight = batch * float(mine.weight.mean())  # of a batch
-        run = Steps(settings, handed.kernel, mine, rng, Progress(), lam=handed.c / weight).alone()
+        run = Steps(settings, handed.kernel, mine, rng, Progress(), lam=handed.c / weight, often=True).alone()
         return Handed(run.result(), run.lam * weight)
 
 
@@ -227,6 +237,7 @@ class LeafTrial:
         clip: float,
     ):
         self.rows, self.kernels, self.settings, self.clip = rows, [*kernels, *kernels][:2], settings, clip
+        self.rest = rest
         self.scales = [metric(handed.kernel, rows.X) for handed in self.kernels]
         whole = partition(rows.X, self.scales[0], largest, rng, index=rest)
         self.tree = HandingTree(rows, whole, int(rng.integers(2**32)), settings.map_penalty, progress)
@@ -351,10 +362,7 @@ def assembled(
 ) -> InLeaves:
     """The machine of leaves, of which the last may be lacking."""
     lacking = len(parts) - len(leaves)
-    if lacking:
-        end = int(parts.ends[len(leaves)])
-        ends = torch.cat([parts.ends[: len(leaves) + 1], torch.full((lacking,), end)])
-        parts = Partition(parts.directions, parts.thresholds, parts.children, parts.order[:end], ends)
+    parts = parts.first_leaves(len(leaves))
     alpha = torch.zeros_like(rows.Y)
     for number, leaf in enumerate(leaves):
         alpha[parts.rows(number)] = leaf.alpha

@@ -80,7 +80,7 @@ class Settings:
 
     # Different rows beyond which leaves are tried. Where a machine on all rows is exact, these shares of them are the
     # sizes of leaves to choose from, beyond these numbers of rows; then steps of a node, their rate and rows per step.
-    divided: int = 10_000
+    divided: int = 3_000
     leaf_shares: tuple[float, ...] = (0.5, 0.25)
     leaf_rows: tuple[int, ...] = (1000, 2000, 4000)
     leaf_steps: int = 8
@@ -92,10 +92,13 @@ class Settings:
     # Partitions that are averaged: at most and at least so many, and so many rows in all in between.
     partitions: tuple[int, int] = (4, 2)
     partitioned: float = 1e6
-    # Standard errors by which leaves have to be better than an exact machine on all rows.
-    leaf_margin: float = 1.0
+    # Standard errors by which leaves have to be better than a machine on all rows.
+    leaf_margin: float = 0.0
     # A smaller share of the machine on all rows is none: it takes time in every prediction.
     least_share: float = 0.15
+    # With another loss than least squares: rows of a leaf at most, and partitions.
+    leaf_of_loss: int = 1_000
+    partitions_of_loss: int = 2
     # Centres of that machine where it is not exact, and rows by which it is judged.
     centres_beside: int = 1_000
     beside: int = 50_000
