@@ -514,5 +514,5 @@ def test_more_sentences(monkeypatch):
     with pytest.raises(ValueError, match=r"use HGKQuantileRegressor\(quantiles=\[0.05, 0.95\]\)"):
         numbers.predict_interval(X)
     monkeypatch.setattr(arrays.memory, "EXACT", 20)
-    with pytest.raises(ValueError, match=r"at most 20 rows; give a sample of the rows, or take loss='least_squares'"):
-        HGKClassifier(loss=Logistic()).fit(X, y)
+    with pytest.raises(ValueError, match=r"at most 20 rows, unless the default preset divides"):
+        HGKClassifier("plain", loss=Logistic()).fit(X, y)

@@ -313,6 +313,23 @@ def _four_distances(x, y, a0, a1, a2, a3, width):
 
 
 @numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+def _moments(X, raw, r, mine, width, rho, M):
+    """ρ and M of one node, from its N at the pairs of row r."""
+    rho[r] += _sum(mine, width)
+    later = rho[r + 1 :]
+    for c in range(width):
+        later[c] += mine[c]
+    k = 0
+    while k + 4 <= len(raw):
+        x0, x1, x2, x3 = X[raw[k], r + 1 :], X[raw[k + 1], r + 1 :], X[raw[k + 2], r + 1 :], X[raw[k + 3], r + 1 :]
+        M[k, r], M[k + 1, r], M[k + 2, r], M[k + 3, r] = _four_dots(mine, x0, x1, x2, x3, width)
+        k += 4
+    while k < len(raw):
+        M[k, r] = _dot(mine, X[raw[k], r + 1 :], width)
+        k += 1
+
+
+@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
 def add_slopes(X, raw, first, columns, groups, edges, N, kernels, inner, rho, M, sums):
     """The sums above, from N beyond the diagonal; ``edges`` are 2 w², and ``raw`` the columns of the products' nodes.
 
@@ -335,21 +352,7 @@ def add_slopes(X, raw, first, columns, groups, edges, N, kernels, inner, rho, M,
             for c in range(width):
                 out[c] = w * above[c] * k[c]
         for i in range(products):
-            mine, sums_of_rows = below[i], rho[i]
-            sums_of_rows[r] += _sum(mine, width)
-            later = sums_of_rows[r + 1 :]
-            for c in range(width):
-                later[c] += mine[c]
-            k, end = first[i], first[i + 1]
-            while k + 4 <= end:
-                M[k, r], M[k + 1, r], M[k + 2, r], M[k + 3, r] = _four_dots(
-                    mine, X[raw[k], r + 1 :], X[raw[k + 1], r + 1 :], X[raw[k + 2], r + 1 :], X[raw[k + 3], r + 1 :],
-                    width,
-                )  # fmt: skip
-                k += 4
-            while k < end:
-                M[k, r] = _dot(mine, X[raw[k], r + 1 :], width)
-                k += 1
+            _moments(X, raw[first[i] : first[i + 1]], r, below[i], width, rho[i], M[first[i] : first[i + 1]])
         for g in range(groups):
             a0, a1 = below[products + 4 * g], below[products + 4 * g + 1]
             a2, a3 = below[products + 4 * g + 2], below[products + 4 * g + 3]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hgk.learners.default.learner import Fit
 
 # Leaves in which c is chosen, and rows of the machine that stands in for leaves a stop has left out.
-ASKED, STOOD_IN = 4, 2000
+CHOOSING, STOOD_IN = 4, 2000
 
 
 class LeafOfLoss(NamedTuple):
@@ -92,7 +92,7 @@ class LossLeaves:
     def _choose_c(self, parts: Partition, known: Sequence[Handed]) -> torch.Tensor:
         """By the rows set aside in some leaves, each on its own; the geometric mean, for every column."""
         chosen = []
-        for leaf in range(0, len(parts), -(-len(parts) // ASKED)):
+        for leaf in range(0, len(parts), -(-len(parts) // CHOOSING)):
             members = parts.rows(leaf)
             rows, fold_of = self.rows[members], self.task.fold_of[members.numpy()]
             if not (fold_of == self.aside).any() or (fold_of == self.aside).all():
