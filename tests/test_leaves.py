@@ -17,7 +17,17 @@ from hgk.kernels import HierarchicalKernel, two_layers
 from hgk.learners.default import KINDS, division
 from hgk.learners.default.effort import LearningEffort
 from hgk.learners.default.leaves import Handed, HandingTree, LeafPlan, best_share, left_out_error, one_by_one, trained
-from hgk.machines import Exact, InLeaves, MeanOfMachines, OnCentres, Rows, partition, train
+from hgk.machines import (
+    Exact,
+    InLeaves,
+    MeanOfMachines,
+    OnCentres,
+    Rows,
+    partition,
+    principal_direction,
+    random_direction,
+    train,
+)
 from hgk.progress import Progress
 from hgk.report import report
 from hgk.storable import Malformed
@@ -80,10 +90,10 @@ def brute(machine, rows, x, left_out_error):
 # ------------------------------------------------------------------------------------------------------- partitions
 
 
-@pytest.mark.parametrize("principal", [True, False])
-def test_leaves_are_disjoint_balanced_and_found_again(principal):
+@pytest.mark.parametrize("direction", [principal_direction, random_direction])
+def test_leaves_are_disjoint_balanced_and_found_again(direction):
     X = rows_of(1000).X
-    parts = partition(X, torch.ones(D), 100, np.random.default_rng(0), principal)
+    parts = partition(X, torch.ones(D), 100, np.random.default_rng(0), direction)
     assert sorted(parts.order.tolist()) == list(range(1000))
     assert len(parts) == 16
     assert 50 <= int(parts.sizes.min()) <= int(parts.sizes.max()) <= 100
@@ -130,7 +140,7 @@ def test_indicators_are_split_between_their_values():
 
 def test_the_same_seed_gives_the_same_partition_and_another_one_another():
     X = rows_of(200).X
-    one, two, other = (partition(X, torch.ones(D), 30, np.random.default_rng(s), principal=False) for s in (0, 0, 1))
+    one, two, other = (partition(X, torch.ones(D), 30, np.random.default_rng(s), random_direction) for s in (0, 0, 1))
     torch.testing.assert_close(one.directions, two.directions, rtol=0, atol=0)
     assert torch.equal(one.order, two.order)
     assert not torch.equal(one.order, other.order)

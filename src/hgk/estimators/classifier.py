@@ -35,7 +35,8 @@ class HGKClassifier(ClassifierMixin, HGKEstimator):
     ----------
     loss : {"least_squares", "hinge", "squared_hinge", "logistic"} or Loss, default="least_squares"
         Losses other than least squares are solved on the kernel that the preset learns, with a λ of their own that five
-        folds choose; the model is the mean of the five fold machines. They take at most 10,000 different rows.
+        folds choose; the model is the mean of the five fold machines. With more than 10,000 different rows these are
+        solved in leaves, by the default preset on a CPU alone.
     multi_class : {"ovr", "ava"}, default="ovr"
         More than two classes: each against the rest, or all against all, a machine for every two classes on their rows,
         whose values together make the probabilities.
@@ -153,7 +154,7 @@ class HGKClassifier(ClassifierMixin, HGKEstimator):
         one; a, b and s > 0 minimise the logarithmic loss. With ``multi_class="ava"`` p_k is proportional to
         1 / (1 + Σ_l exp(-a f_kl)), for the values f_kl of its pairs. All are fitted at the first call, which therefore
         takes about as long as training the machines again. With other losses than least squares the values are those
-        of held-out folds, which the fit has kept; where rows are divided into leaves (beyond 10,000), those of
+        of held-out folds, which the fit has kept; where rows are divided into leaves, those of
         validation rows, on which the fit has fitted the map already.
         """
         features = self.features(X)

@@ -25,8 +25,8 @@ class HGKQuantileRegressor(RegressorMixin, HGKEstimator):
     with its own λ, chosen by five folds. Machines have no offset; here every level gets one, the τ-quantile of the
     residuals of held-out rows, so that as many of these lie below as should (where at least five rows lie beyond the
     level, else none). Where the functions of two levels cross, the predicted values are put in
-    order, which brings them nearer to the true quantiles (Chernozhukov, Fernández-Val and Galichon, 2010). At most
-    10,000 different rows.
+    order, which brings them nearer to the true quantiles (Chernozhukov, Fernández-Val and Galichon, 2010). More than
+    10,000 different rows are divided into leaves (by the default preset on a CPU).
 
     Parameters
     ----------

@@ -39,8 +39,9 @@ class HGKRegressor(RegressorMixin, HGKEstimator):
     loss : {"least_squares", "pinball", "expectile", "epsilon_insensitive"} or Loss, default="least_squares"
         L. Losses other than least squares are solved on the kernel that the preset learns (by least squares, but for
         the presets of Algorithm 1, whose risks are those of the loss), with a λ of their own that five folds choose;
-        the model is the mean of the five fold machines. They take at most 10,000 different rows. An object, such as
-        ``hgk.losses.Pinball(0.9)``, sees labels scaled to [-1, 1].
+        the model is the mean of the five fold machines. With more than 10,000 different rows these are solved in
+        leaves, by the default preset on a CPU alone. An object, such as ``hgk.losses.Pinball(0.9)``, sees labels
+        scaled to [-1, 1].
     tau : float, default=0.5
         Level of "pinball" and "expectile", between 0 and 1.
     tube : float, default=0.1

@@ -7,11 +7,12 @@ from hgk.machines.leaves import InLeaves
 from hgk.machines.leaves_of_loss import LossInLeaves
 from hgk.machines.mean import MeanOfMachines
 from hgk.machines.of_loss import FINE, OfLoss
-from hgk.machines.partition import Partition, partition
+from hgk.machines.partition import Direction, Partition, partition, principal_direction, random_direction
 from hgk.machines.rows import Rows, clipped_risk, weighted_quantile, wrong_classes
 
 __all__ = [
     "FINE",
+    "Direction",
     "Elsewhere",
     "Exact",
     "InLeaves",
@@ -26,6 +27,8 @@ __all__ = [
     "Sum",
     "clipped_risk",
     "partition",
+    "principal_direction",
+    "random_direction",
     "train",
     "train_on_centres",
     "weighted_quantile",

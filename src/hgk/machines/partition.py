@@ -7,7 +7,7 @@ keeps some of them, and the others are in no leaf of the partition, though they 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,6 +24,9 @@ SAMPLED, ROUNDS, PROJECTED = 2000, 10, 2**14
 TRIES, BALANCED, LEAST = 4, 0.25, 0.02
 # ... unless it has more than so many rows.
 FEWEST_APART = 20
+
+# From centred rows, their numbers and a generator to the normal of a split.
+Direction = Callable[[torch.Tensor, torch.Tensor, np.random.Generator], torch.Tensor]
 
 
 @storable
@@ -134,19 +137,33 @@ def _project(X: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
 # -------------------------------------------------------------------------------------------------------- building
 
 
+def random_direction(Z: torch.Tensor, rows: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+    """Drawn from a normal distribution with the covariance of centred rows Z."""
+    return Z.T @ torch.from_numpy(rng.standard_normal(len(Z)))
+
+
+def principal_direction(Z: torch.Tensor, rows: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+    """By the power method."""
+    v = random_direction(Z, rows, rng)
+    for _ in range(ROUNDS):
+        v = v / v.norm().clamp_min(1e-300)
+        v = Z.T @ (Z @ v)
+    return v
+
+
 def partition(
     X: torch.Tensor,
     scale: torch.Tensor,
     size: int,
     rng: np.random.Generator,
-    principal: bool = True,
+    direction: Direction = principal_direction,
     index: torch.Tensor | None = None,
 ) -> Partition:
     """Leaves of at most ``size`` rows, of more than half of it where splits are balanced.
 
-    Splits are balanced in the metric in which column j is multiplied by ``scale[j]``. The direction of a split is the
-    principal one of its rows or, unless ``principal``, a random one, drawn from a normal distribution with their
-    covariance. ``index`` are the rows to be divided, by default all.
+    Splits are balanced in the metric in which column j is multiplied by ``scale[j]``. ``direction`` gives the normal of
+    a split from some of its rows in that metric, centred, and their numbers; where it separates them badly, random
+    ones are tried. ``index`` are the rows to be divided, by default all.
     """
     X, scale = X.cpu(), scale.double().cpu()
     index = torch.arange(len(X)) if index is None else index
@@ -155,7 +172,7 @@ def partition(
     waiting: list[tuple[torch.Tensor, int, int]] = [(index, -1, 0)]  # rows, and whose child on which side
     while waiting:
         rows, parent, side = waiting.pop()
-        cut = _split(X, rows, scale, rng, principal) if len(rows) > size else None
+        cut = _split(X, rows, scale, rng, direction) if len(rows) > size else None
         if parent >= 0:
             children[parent][side] = -1 - len(leaves) if cut is None else len(children)
         if cut is None:
@@ -174,12 +191,15 @@ def partition(
 
 
 def _split(
-    X: torch.Tensor, rows: torch.Tensor, scale: torch.Tensor, rng: np.random.Generator, principal: bool
+    X: torch.Tensor, rows: torch.Tensor, scale: torch.Tensor, rng: np.random.Generator, direction: Direction
 ) -> tuple[torch.Tensor, float, torch.Tensor] | None:
     """a, b, and which rows go left; the most balanced of some directions, None if the rows cannot be separated."""
     best: tuple[float, Any] = min(LEAST, FEWEST_APART / len(rows)), None
     for attempt in range(TRIES):
-        a = _direction(X, rows, scale, rng, principal and attempt == 0)
+        sample = rows[torch.from_numpy(np.sort(rng.permutation(len(rows))[:SAMPLED]))]
+        Z = X[sample].double() * scale
+        v = (direction if attempt == 0 else random_direction)(Z - Z.mean(0), sample, rng)
+        a = scale * v / v.norm().clamp_min(1e-300)
         t = torch.cat([_project(X[rows[block]], a) for block in blocks(len(rows), PROJECTED)])
         b = _middle(t)
         left = t <= b
@@ -189,19 +209,6 @@ def _split(
         if best[0] >= BALANCED:
             break
     return best[1]
-
-
-def _direction(
-    X: torch.Tensor, rows: torch.Tensor, scale: torch.Tensor, rng: np.random.Generator, principal: bool
-) -> torch.Tensor:
-    sample = rows[torch.from_numpy(np.sort(rng.permutation(len(rows))[:SAMPLED]))]
-    Z = X[sample].double() * scale
-    Z = Z - Z.mean(0)
-    v = Z.T @ torch.from_numpy(rng.standard_normal(len(Z)))  # has the covariance of the rows
-    for _ in range(ROUNDS if principal else 0):
-        v = v / v.norm().clamp_min(1e-300)
-        v = Z.T @ (Z @ v)
-    return scale * v / v.norm().clamp_min(1e-300)
 
 
 def _middle(t: torch.Tensor) -> float:

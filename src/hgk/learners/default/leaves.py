@@ -28,7 +28,7 @@ import torch
 from hgk.criteria import invert
 from hgk.events import LeavesGrown
 from hgk.kernels import HierarchicalKernel
-from hgk.machines import InLeaves, Machine, Partition, Rows, partition
+from hgk.machines import Direction, InLeaves, Machine, Partition, Rows, partition, principal_direction, random_direction
 from hgk.optimisers import Adam
 from hgk.optimisers.steps import Steps
 from hgk.progress import Progress
@@ -85,6 +85,11 @@ def metric(kernel: HierarchicalKernel, X: torch.Tensor) -> torch.Tensor:
     deviation = seen.std(0)
     share = torch.from_numpy(kernel.relevance(seen))
     return torch.where(deviation > 0, (share / deviation.clamp_min(1e-300) ** 2).sqrt(), 0.0)
+
+
+def direction_of(number: int) -> Direction:
+    """The first partition goes by principal directions, the others by random ones."""
+    return random_direction if number else principal_direction
 
 
 class HandingTree:
@@ -246,7 +251,7 @@ class LeafTrial:
         for number in sorted(numbers.tolist()):
             members = whole.rows(number)
             parts = [
-                partition(rows.X, scale, smallest, rng, principal=t == 0, index=members)
+                partition(rows.X, scale, smallest, rng, direction_of(t), index=members)
                 for t, scale in enumerate(self.scales)
             ]
             seeds = rng.integers(2**32, size=2).tolist()
@@ -338,7 +343,7 @@ def grow(
 
     ``X`` are the rows that the machine keeps, in the precision that it computes in.
     """
-    parts = partition(rows.X, metric(handed.kernel, rows.X), plan.size, rng, principal=number == 0)
+    parts = partition(rows.X, metric(handed.kernel, rows.X), plan.size, rng, direction_of(number))
     tree = HandingTree(rows, parts, int(rng.integers(2**32)), settings.map_penalty, progress)
     nodes = [-1 - leaf for leaf in range(len(parts))]
     known = tree.hand_down(handed, nodes, plan, executor.run)

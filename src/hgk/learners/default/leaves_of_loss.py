@@ -17,8 +17,8 @@ import torch
 from hgk.arrays import single_blas
 from hgk.events import LeavesGrown
 from hgk.learners.default.division import Division, handed
-from hgk.learners.default.leaves import Handed, HandingTree, metric
-from hgk.machines import LossInLeaves, Machine, MeanOfMachines, OfLoss, Partition, partition
+from hgk.learners.default.leaves import Handed, HandingTree, direction_of, metric
+from hgk.machines import LossInLeaves, Machine, MeanOfMachines, OfLoss, Partition, Rows, partition
 from hgk.progress import Progress
 from hgk.search import Choice, Convex, Folds, choose_lams, lam_grid
 
@@ -35,6 +35,12 @@ class LeafOfLoss(NamedTuple):
 
     handed: Handed
     machine: OfLoss
+
+
+def leaf_of_loss(problem: Convex, handed: Handed, rows: Rows, fold_of: np.ndarray, c: torch.Tensor) -> LeafOfLoss:
+    """The mean of the machines without one fold each, at c = nλ of every column."""
+    choice = Choice(float("nan"), tuple((c / float(rows.weight.sum())).tolist()), float("nan"))
+    return LeafOfLoss(handed, problem.mean_machine([(handed.kernel, 1.0)], rows, fold_of, choice, Progress()))
 
 
 class LossLeaves:
@@ -65,7 +71,7 @@ class LossLeaves:
 
     def _partition(self, number: int, top: Handed) -> LossInLeaves:
         fit, rows, plan = self.fit, self.rows, self.division.plan
-        parts = partition(rows.X, metric(top.kernel, rows.X), plan.size, fit.rng, principal=number == 0)
+        parts = partition(rows.X, metric(top.kernel, rows.X), plan.size, fit.rng, direction_of(number))
         seed, penalty = int(fit.rng.integers(2**32)), fit.settings.map_penalty
         tree = HandingTree(fit.task.rows, parts, seed, penalty, fit.progress, self.seen)
         nodes = [-1 - leaf for leaf in range(len(parts))]
@@ -82,12 +88,8 @@ class LossLeaves:
         return self._assembled(parts, leaves, top)
 
     def _leaf(self, handed: Handed, members: torch.Tensor) -> LeafOfLoss:
-        """The machine of some rows at c."""
-        rows = self.rows[members]
-        c = cast(torch.Tensor, self.c)
-        choice = Choice(float("nan"), tuple((c / float(rows.weight.sum())).tolist()), float("nan"))
-        fold_of = self.task.fold_of[members.numpy()]
-        return LeafOfLoss(handed, self.problem.mean_machine([(handed.kernel, 1.0)], rows, fold_of, choice, Progress()))
+        c, fold_of = cast(torch.Tensor, self.c), self.task.fold_of[members.numpy()]
+        return leaf_of_loss(self.problem, handed, self.rows[members], fold_of, c)
 
     def _choose_c(self, parts: Partition, known: Sequence[Handed]) -> torch.Tensor:
         """By the rows set aside in some leaves, each on its own; the geometric mean, for every column."""
