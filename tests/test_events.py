@@ -150,7 +150,7 @@ def histories():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrays.memory, "EXACT", 100)
         told["centres"] = HGKRegressor(random_state=0).fit(X, y)
-        with default_settings(divided=100, leaf_rows=(30,), leaf_steps=2, centres_beside=20):
+        with default_settings(divided=100, leaf_rows=(30,), leaf_steps=(2, 2), centres_beside=20):
             told["leaves"] = HGKRegressor(random_state=0).fit(X, y)
     return told
 

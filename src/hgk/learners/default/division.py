@@ -58,7 +58,8 @@ def plans(fit: Fit, chosen: Sequence[Trial]) -> tuple[list[LeafPlan], list[LeafP
     rate, batch = settings.leaf_rates[place], settings.leaf_batches[place]
     c = float(fit.task.lams[0] * fit.task.rows.weight.sum()) if len(fit.task.lams) == 1 else None
     tied = all(kernel.architecture.tied for trial in chosen for kernel in trial.kernels[:1])
-    options = (0,) if tied else (settings.leaf_steps,) if fit.exact else (settings.leaf_steps, 0)
+    steps = settings.leaf_steps[place]
+    options = (0,) if tied else (steps,) if fit.exact else (steps, 0)
     first = [LeafPlan(sizes[0], steps, rate, batch, c) for steps in options]
     return first, [LeafPlan(size, 0, rate, batch, c) for size in sizes[1:]]
 

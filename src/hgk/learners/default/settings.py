@@ -79,11 +79,12 @@ class Settings:
     map_penalty: float = 0.1
 
     # Different rows beyond which leaves are tried. Where a machine on all rows is exact, these shares of them are the
-    # sizes of leaves to choose from, beyond these numbers of rows; then steps of a node, their rate and rows per step.
+    # sizes of leaves to choose from, beyond these numbers of rows; then steps of a node, their rate and rows per step,
+    # with an exact machine and beyond.
     divided: int = 3_000
     leaf_shares: tuple[float, ...] = (0.5,)
     leaf_rows: tuple[int, ...] = (1000, 2000, 4000)
-    leaf_steps: int = 8
+    leaf_steps: tuple[int, int] = (8, 5)
     leaf_rates: tuple[float, float] = (0.05, 0.2)
     leaf_batches: tuple[int, int] = (1001, 501)
     # Leaves are judged in so many branches of so many rows.
