@@ -451,7 +451,7 @@ def test_leaves_that_are_no_better_are_not_taken():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((1500, 3))
     y = X[:, 0] + 3 * rng.standard_normal(1500)
-    model = fitted(HGKRegressor(), X, y, steps=5)
+    model = fitted(HGKRegressor(), X, y, steps=5, leaf_shares=(0.03,))
     assert not last(model.history_, LeavesChosen).taken
     assert not isinstance(model.machine_, MeanOfMachines)
 
