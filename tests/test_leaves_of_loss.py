@@ -208,3 +208,12 @@ def test_a_leaf_without_a_class_predicts_the_others():
     for loss in ("hinge", "logistic"):
         model = fitted(HGKClassifier(loss=loss), X, y)
         assert model.score(X, y) > 0.98
+
+
+def test_a_budget_leaves_time_for_leaves():
+    """One partition, and where time is up before its last leaf, another machine stands in."""
+    X, y = bumpy(1000)
+    model = fitted(HGKClassifier(loss="hinge", time_budget=4.0), X, y > 0)
+    (leaves,) = leaves_of(model)
+    assert int((leaves.partition.sizes > 0).sum()) > 0
+    assert model.score(X, y > 0) > 0.7

@@ -6,6 +6,7 @@ import torch
 
 from cases import ARCHITECTURES, D, random_kernel
 from hgk.arrays import Buffers
+from hgk.arrays.compiling import compiled_once
 from hgk.kernels import BatchSweep, two_layers, with_kinds
 from hgk.kernels.sweeps import processor
 from hgk.kernels.sweeps.processor import LoopBatchSweep, LoopSweep
@@ -111,3 +112,10 @@ def test_memory_that_is_used_again_changes_no_gradient():
         again, fresh = LoopBatchSweep(kernel, rows, buffers), LoopBatchSweep(kernel, rows)
         assert torch.equal(again.matrix(), fresh.matrix())
         assert all(map(torch.equal, again.backward(dJ_dK), fresh.backward(dJ_dK)))
+
+
+def test_code_is_compiled_where_it_cannot_be_kept():
+    """A function that comes of no file has no place in a cache."""
+    scope = {}
+    exec("def twice(x):\n    return 2 * x", scope)
+    assert compiled_once(nogil=True)(scope["twice"])(3) == 6

@@ -12,18 +12,19 @@ Numba is needed here and in ``hgk.kernels.sweeps.loops`` alone; both are importe
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from hgk.arrays.compiling import compiled_once
 
-@numba.njit(cache=True, fastmath=True, inline="always")
+
+@compiled_once(fastmath=True, inline="always")
 def _alone(a, g, k, low, high, tube):
     """The best value of one coordinate."""
     z = a * k - g
     return min(max((max(z - tube, 0.0) + min(z + tube, 0.0)) / k, low), high)
 
 
-@numba.njit(cache=True)
+@compiled_once()
 def _together(a, b, g, h, k, m, c, la, ha, lb, hb):
     """The best values of two coordinates a, b with gradients g, h and the matrix [[k, c], [c, m]], without a tube."""
     det = k * m - c * c
@@ -46,7 +47,7 @@ def _together(a, b, g, h, k, m, c, la, ha, lb, hb):
     return best_x, best_z
 
 
-@numba.njit(cache=True)
+@compiled_once()
 def _side(a, b, low, high):
     """The part of [low, high] on one side of 0 that holds a and b: its ends and its sign, 0 if there is none."""
     if a >= 0.0 and b >= 0.0 and a + b > 0.0:
@@ -56,7 +57,7 @@ def _side(a, b, low, high):
     return low, high, 0.0
 
 
-@numba.njit(cache=True)
+@compiled_once()
 def _pair(i, p, K, diagonal, a, G, low, high, tube):
     """New values of coordinates i and p."""
     k, m, c = diagonal[i], diagonal[p], K[i, p]
@@ -72,7 +73,7 @@ def _pair(i, p, K, diagonal, a, G, low, high, tube):
 
 
 # numpy's minimum and maximum, unlike Python's, become vector instructions.
-@numba.njit(cache=True, fastmath=True, error_model="numpy")
+@compiled_once(fastmath=True, error_model="numpy")
 def _gains(a, G, curvature, low, high, tube, gain):
     """What each coordinate alone would gain."""
     for j in range(len(a)):
@@ -83,7 +84,7 @@ def _gains(a, G, curvature, low, high, tube, gain):
         gain[j] = -curvature[j] * ((step + 0.5 * e) * e + width * (np.abs(a[j] + e) - np.abs(a[j])))
 
 
-@numba.njit(cache=True, fastmath=True, error_model="numpy")
+@compiled_once(fastmath=True, error_model="numpy")
 def _gains_after(d, k, row, a, G, diagonal, low, high, tube, gain):
     """The same after another has moved by d and follows along; 1/k is its curvature, infinite if it is stuck."""
     for j in range(len(a)):
@@ -96,7 +97,7 @@ def _gains_after(d, k, row, a, G, diagonal, low, high, tube, gain):
 
 
 # Eight maxima side by side become vector instructions.
-@numba.njit(cache=True, fastmath=True, error_model="numpy")
+@compiled_once(fastmath=True, error_model="numpy")
 def _top(gain):
     a = b = c = d = e = f = g = h = -1e300
     n = len(gain) // 8 * 8
@@ -114,7 +115,7 @@ def _top(gain):
     return max(max(max(a, b), max(c, d)), max(max(e, f), max(g, h)))
 
 
-@numba.njit(cache=True)
+@compiled_once()
 def _largest(gain):
     """The first coordinate with the largest gain."""
     best, at = -1e300, 0
@@ -128,13 +129,13 @@ def _largest(gain):
     return at
 
 
-@numba.njit(cache=True, fastmath=True, error_model="numpy")
+@compiled_once(fastmath=True, error_model="numpy")
 def _move(d, e, row, other, G):
     for j in range(len(G)):
         G[j] += d * row[j] + e * other[j]
 
 
-@numba.njit(cache=True, fastmath=True, error_model="numpy")
+@compiled_once(fastmath=True, error_model="numpy")
 def gap(a, G, low, high, tube):
     """Σ sup {-G_j e - ε(|a_j + e| - |a_j|) : low <= a + e <= high}, the duality gap."""
     total = 0.0
@@ -145,7 +146,7 @@ def gap(a, G, low, high, tube):
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled_once(nogil=True)
 def descend_in_box(K, low, high, tube, a, G, goal, most):
     """Move ``a`` and ``G`` = Ka - y in place until the gap is at most ``goal``, or ``most`` steps; return the steps."""
     n = len(a)
@@ -177,7 +178,7 @@ def descend_in_box(K, low, high, tube, a, G, goal, most):
     return most
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
+@compiled_once(nogil=True, fastmath=True, error_model="numpy")
 def weighted_rows(K, index, weight):
     """Σ weight_i K_i over the rows of ``index``, four at a time."""
     total, n = np.zeros(K.shape[1]), len(index) // 4 * 4

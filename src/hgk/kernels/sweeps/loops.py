@@ -27,6 +27,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from hgk.arrays.compiling import compiled_once
+
 # Rows z at a time: twelve nodes of so many numbers fit into the first-level cache.
 _BLOCK = 512
 # Without these, additions may not be rearranged, which the rounding in ``_exp2`` rests on.
@@ -60,7 +62,7 @@ def _exp2(t):
     return _number(_bits(p) + np.int32(_bits(z) << np.int32(23)))  # type: ignore[call-arg]
 
 
-@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+@compiled_once(nogil=True, fastmath=_FUSED)
 def _with_maps(rows, used, v, P, Q):
     """Columns x rows, and below them x A_i = u + (u P) Qᵀ, u = x diag(v), of every mapped node."""
     d, n = rows.shape
@@ -86,7 +88,7 @@ def _with_maps(rows, used, v, P, Q):
     return Y
 
 
-@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+@compiled_once(nogil=True, fastmath=_FUSED)
 def _squares(Y, places, first, u):
     """log₂e Σ_k u_k y_k² of every node that is a sum of squares, nodes x rows."""
     squares = np.zeros((len(first) - 1, Y.shape[1]), np.float32)
@@ -99,14 +101,14 @@ def _squares(Y, places, first, u):
     return squares
 
 
-@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+@compiled_once(nogil=True, fastmath=_FUSED)
 def _lefts(Y, places, u, r, left):
     """2 log₂e u_k y_k of one row."""
     for k in range(len(places)):
         left[k] = _TWICE * u[k] * Y[places[k], r]
 
 
-@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+@compiled_once(nogil=True, fastmath=_FUSED)
 def _products(left, own, r, places, first, Y, squares, start, width, E):
     """E_i of the nodes that are squared distances; ``places`` are the rows of Y that node i takes."""
     for i in range(len(first) - 1):
@@ -128,7 +130,7 @@ def _products(left, own, r, places, first, Y, squares, start, width, E):
             k += 1
 
 
-@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+@compiled_once(nogil=True, fastmath=_FUSED)
 def _distances(X, r, columns, V, Y, start, width, E):
     """E_i of nodes that are sums of distances, in groups of four; V has -v² log₂e, groups x columns x 4."""
     for g in range(len(V)):
@@ -159,7 +161,7 @@ def _distances(X, r, columns, V, Y, start, width, E):
                 e3[c] += v3 * d
 
 
-@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+@compiled_once(nogil=True, fastmath=_FUSED)
 def _top(E, edges, width, T):
     """T = -S log₂e; without edges there is one node, and S is its exponent."""
     if len(edges) == 0:
@@ -179,7 +181,7 @@ def _top(E, edges, width, T):
         T[c] = min(T[c], _ZERO)
 
 
-@numba.njit(nogil=True, fastmath=True, cache=True)
+@compiled_once(nogil=True, fastmath=True)
 def _dot(k, alpha, width):
     total = _ZERO
     for c in range(width):
@@ -187,7 +189,7 @@ def _dot(k, alpha, width):
     return total
 
 
-@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+@compiled_once(nogil=True, fastmath=_FUSED)
 def add_products(X, Z, used, v, P, Q, places, first, u, columns, V, edges, scale, alpha, t):
     """t += K α, K = 2^(scale T); α is outputs x rows z."""
     own, other = _with_maps(X, used, v, P, Q), _with_maps(Z, used, v, P, Q)
@@ -208,7 +210,7 @@ def add_products(X, Z, used, v, P, Q, places, first, u, columns, V, edges, scale
                 t[r, o] += _dot(T, alpha[o, start : start + width], width)
 
 
-@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+@compiled_once(nogil=True, fastmath=_FUSED)
 def fill_exponents(X, Z, used, v, P, Q, places, first, u, columns, V, edges, offset, S):
     """S for rows x and z; of a symmetric matrix, where the first row x is row ``offset`` >= 0 of z, beyond the
     diagonal alone.
@@ -237,7 +239,7 @@ def fill_exponents(X, Z, used, v, P, Q, places, first, u, columns, V, edges, off
 # ------------------------------------------------------------------------------------------------ a batch of rows
 
 
-@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+@compiled_once(nogil=True, fastmath=_FUSED)
 def fill_batch(X, used, v, P, Q, places, first, u, columns, V, edges, scale, K, kernels):
     """K beyond the diagonal, and k_i of all nodes: of row r, after those of the rows before, nodes x its pairs."""
     Y = _with_maps(X, used, v, P, Q)
@@ -261,7 +263,7 @@ def fill_batch(X, used, v, P, Q, places, first, u, columns, V, edges, scale, K, 
             out[c] = _exp2(scale * T[c])
 
 
-@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+@compiled_once(nogil=True, fastmath=_FUSED)
 def _sum_of_kernels(E, kernels, edges, width, T):
     """As ``_top``, from k_i."""
     if len(edges) == 0:
@@ -281,7 +283,7 @@ def _sum_of_kernels(E, kernels, edges, width, T):
         T[c] = min(T[c], _ZERO)
 
 
-@numba.njit(nogil=True, fastmath=True, cache=True)
+@compiled_once(nogil=True, fastmath=True)
 def _sum(a, width):
     total = _ZERO
     for c in range(width):
@@ -289,7 +291,7 @@ def _sum(a, width):
     return total
 
 
-@numba.njit(nogil=True, fastmath=True, cache=True)
+@compiled_once(nogil=True, fastmath=True)
 def _four_dots(a, y0, y1, y2, y3, width):
     s0, s1, s2, s3 = _ZERO, _ZERO, _ZERO, _ZERO
     for c in range(width):
@@ -300,7 +302,7 @@ def _four_dots(a, y0, y1, y2, y3, width):
     return s0, s1, s2, s3
 
 
-@numba.njit(nogil=True, fastmath=True, cache=True)
+@compiled_once(nogil=True, fastmath=True)
 def _four_distances(x, y, a0, a1, a2, a3, width):
     s0, s1, s2, s3 = _ZERO, _ZERO, _ZERO, _ZERO
     for c in range(width):
@@ -312,7 +314,7 @@ def _four_distances(x, y, a0, a1, a2, a3, width):
     return s0, s1, s2, s3
 
 
-@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+@compiled_once(nogil=True, fastmath=_FUSED)
 def _moments(X, raw, r, mine, width, rho, M):
     """ρ and M of one node, from its N at the pairs of row r."""
     rho[r] += _sum(mine, width)
@@ -329,7 +331,7 @@ def _moments(X, raw, r, mine, width, rho, M):
         k += 1
 
 
-@numba.njit(nogil=True, fastmath=_FUSED, cache=True)
+@compiled_once(nogil=True, fastmath=_FUSED)
 def add_slopes(X, raw, first, columns, groups, edges, N, kernels, inner, rho, M, sums):
     """The sums above, from N beyond the diagonal; ``edges`` are 2 w², and ``raw`` the columns of the products' nodes.
 

@@ -62,9 +62,11 @@ class LoopLayout:
 
     def weights_of(self, W: Weights) -> tuple[np.ndarray, ...]:
         """What the loops take, from ``used`` to ``edges``."""
-        V, further = W[0].numpy(), (w.numpy() for w in self.mapping.further(W)) if self.mapping is not None else ()
-        v = V[self.mapped][:, self.used].astype(np.float32)
-        P, Q = (w[:, self.used].astype(np.float32) for w in further) if self.mapping is not None else (EMPTY, EMPTY)
+        V, further = W[0].numpy(), [EMPTY, EMPTY] if self.mapping is None else self.mapping.further(W)
+        # in the order of their axes, as the loops were compiled for
+        v, P, Q = (
+            np.ascontiguousarray(w[:, self.used], dtype=np.float32) for w in (V[self.mapped], *map(np.asarray, further))
+        )
         u = np.ones(len(self.places), np.float32)
         u[: len(self.weights)] = V.reshape(-1)[self.weights] ** 2
         rough = np.zeros((4 * self.groups, len(self.columns)), np.float32)
@@ -105,7 +107,7 @@ class LoopSweep:
         t, scale = np.zeros((len(self.X), len(weights))), np.float32(self.gamma**-2)
 
         def fill(rows: slice) -> None:
-            loops.add_products(_columns(self.X[rows]), Z, *self.weights, scale, weights, t[rows])  # type: ignore[call-arg]
+            loops.add_products(_columns(self.X[rows]), Z, *self.weights, scale, weights, t[rows])
 
         self._share(fill)
         return torch.from_numpy(t).to(self.X)
@@ -118,7 +120,7 @@ class LoopSweep:
 
         def fill(rows: slice) -> None:
             offset = rows.start if self.symmetric else -1
-            loops.fill_exponents(_columns(self.X[rows]), Z, *self.weights, offset, S[rows].numpy())  # type: ignore[call-arg]
+            loops.fill_exponents(_columns(self.X[rows]), Z, *self.weights, offset, S[rows].numpy())
 
         self._share(fill)
         return S.add_(S.T.clone()) if self.symmetric else S
@@ -156,7 +158,7 @@ class LoopBatchSweep:
         n = len(self.rows)
         K = self.rows.new_zeros(n, n)
         scale = np.float32(self.kernel.gamma**-2)
-        loops.fill_batch(self.X, *self.weights, scale, K.numpy(), self.kernels)  # type: ignore[call-arg]
+        loops.fill_batch(self.X, *self.weights, scale, K.numpy(), self.kernels)
         self.K = K.add_(K.T.clone()).fill_diagonal_(1.0)
         return self.K
 

@@ -111,6 +111,7 @@ class Fit:
         chosen = choose_kinds(trials, self.task, self.judges, self.progress, self.settings.members if self.exact else 1)
         if not (self.exact or self.wanted.problem.exact):
             leaves = LossLeaves(self, division_of_loss(self, chosen, budget), chosen)
+            self.progress.deadline = float("inf") if budget is None else budget.ends
             return Learned(leaves.grow(), self.wanted.target)
         division = judge_division(self, chosen, budget)
         chosen = self.last_round(chosen, effort, budget, division)

@@ -17,7 +17,7 @@ import torch
 from hgk.arrays import single_blas
 from hgk.events import LeavesGrown
 from hgk.learners.default.division import Division, handed
-from hgk.learners.default.leaves import Handed, HandingTree, direction_of, metric
+from hgk.learners.default.leaves import LEAST_C, Handed, HandingTree, direction_of, metric
 from hgk.machines import LossInLeaves, Machine, MeanOfMachines, OfLoss, Partition, Rows, partition
 from hgk.progress import Progress
 from hgk.search import Choice, Convex, Folds, choose_lams, lam_grid
@@ -102,6 +102,9 @@ class LossLeaves:
             state = Folds.of(self.problem, known[leaf].kernel, rows, fold_of)
             choice, _ = choose_lams({self.aside: state}, lam_grid(rows.size), Progress())
             chosen.append(np.log(choice.lams) + np.log(float(rows.weight.sum())))
+        if not chosen:  # these leaves have no row that was set aside
+            columns = self.problem.labels(self.rows.Y[:1]).shape[1]
+            return torch.full((columns,), max(known[0].c, LEAST_C), dtype=torch.float64)
         return torch.from_numpy(np.exp(np.mean(chosen, axis=0)))
 
     def _assembled(self, parts: Partition, leaves: Sequence[LeafOfLoss], top: Handed) -> LossInLeaves:

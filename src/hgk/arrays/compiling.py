@@ -1,0 +1,19 @@
+"""What numba compiles is kept on disk, where there is a place for it: next to the source, or in the user's cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def compiled_once(**options: Any) -> Callable[[Callable], Any]:
+    """``numba.njit`` with these options, whose result other processes find again; numba is imported here."""
+    import numba
+
+    def compile_it(function: Callable) -> Any:
+        try:
+            return numba.njit(cache=True, **options)(function)
+        except RuntimeError:  # no folder that can be written to
+            return numba.njit(**options)(function)
+
+    return compile_it
