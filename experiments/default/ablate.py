@@ -141,11 +141,11 @@ VARIANTS = {
     "two values with powers up to 2": Variant({"refinements": powers_up_to_2}, TWO_VALUES),
     "judged on 1000 rows": Variant({"judge": 1000}),
     "no penalty on maps": Variant({"map_penalty": 0.0}),
-    "no leaves": Variant({"divided": 10_000}),
-    "leaves that gain a standard error": Variant({"leaf_margin": 1.0}),
-    "leaves of a quarter of the rows, too": Variant({"leaf_shares": (0.5, 0.25)}),
-    "leaves by steps of twice the rate": Variant({"leaf_rates": (0.1, 0.2)}),
-    "leaves by 20 steps": Variant({"leaf_steps": (20, 5)}),
+    "leaves from 3000 rows": Variant({"divided": 3000}),
+    "leaves from 3000 rows that gain a standard error": Variant({"divided": 3000, "leaf_margin": 1.0}),
+    "leaves from 3000 rows, of a quarter of them, too": Variant({"divided": 3000, "leaf_shares": (0.5, 0.25)}),
+    "leaves from 3000 rows, by steps of twice the rate": Variant({"divided": 3000, "leaf_rates": (0.1, 0.2)}),
+    "leaves from 3000 rows, by 20 steps": Variant({"divided": 3000, "leaf_steps": (20, 5)}),
 }
 
 

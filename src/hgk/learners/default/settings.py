@@ -81,7 +81,7 @@ class Settings:
     # Different rows beyond which leaves are tried. Where a machine on all rows is exact, these shares of them are the
     # sizes of leaves to choose from, beyond these numbers of rows; then steps of a node, their rate and rows per step,
     # with an exact machine and beyond.
-    divided: int = 3_000
+    divided: int = 10_000
     leaf_shares: tuple[float, ...] = (0.5,)
     leaf_rows: tuple[int, ...] = (1000, 2000, 4000)
     leaf_steps: tuple[int, int] = (8, 5)
