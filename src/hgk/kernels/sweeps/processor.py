@@ -133,11 +133,10 @@ class LoopSweep:
         """Rows x by as many threads as there is work for; of a symmetric matrix the last have the fewest pairs."""
         n, pairs = len(self.X), len(self.X) * len(self.Z)
         workers = max(1, min(torch.get_num_threads(), pairs // WORTH_A_THREAD))
-        parts = list(blocks(n, -(-n // (4 * workers if workers > 1 else 1))))
         if workers == 1:
             fill(slice(0, n))
         else:
-            Threads(workers, inner=1).run([partial(fill, part) for part in parts])
+            Threads(workers, inner=1).run([partial(fill, part) for part in blocks(n, -(-n // (4 * workers)))])
 
 
 class LoopBatchSweep:
@@ -188,10 +187,11 @@ class LoopBatchSweep:
         return grads
 
     def _add_smooth(self, grads: Weights, rho: torch.Tensor, M: torch.Tensor) -> None:
-        for i, start, stop in zip(self.layout.smooth, self.layout.first, self.layout.first[1:], strict=False):
-            columns = self.layout.raw[start:stop]
+        for k, i in enumerate(self.layout.smooth):
+            mine = slice(*self.layout.first[k : k + 2])
+            columns = self.layout.raw[mine]
             x = self.rows.T[columns].double()
-            sums = x**2 @ rho[self.layout.smooth.index(i)].double() - 2 * (x * M[start:stop]).sum(1)
+            sums = x**2 @ rho[k].double() - 2 * (x * M[mine]).sum(1)
             grads[0][i, columns] -= 2 * self.kernel.W[0][i, columns] * sums
 
     def _add_mapped(self, grads: Weights, rho: torch.Tensor, M: torch.Tensor) -> None:
