@@ -163,7 +163,7 @@ def _distances(X, r, columns, V, Y, start, width, E):
 
 @compiled_once(nogil=True, fastmath=_FUSED)
 def _top(E, edges, width, T):
-    """T = -S log₂e; without edges there is one node, and S is its exponent."""
+    """T = -S log₂e, and k_i in the place of E_i; without edges there is one node, and S is its exponent."""
     if len(edges) == 0:
         for c in range(width):
             T[c] = min(E[0, c], _ZERO)
@@ -176,7 +176,8 @@ def _top(E, edges, width, T):
     for i in range(len(edges)):
         e, w = E[i], edges[i]
         for c in range(width):
-            T[c] += w * _exp2(min(e[c], _ZERO))
+            e[c] = _exp2(min(e[c], _ZERO))
+            T[c] += w * e[c]
     for c in range(width):
         T[c] = min(T[c], _ZERO)
 
@@ -252,35 +253,13 @@ def fill_batch(X, used, v, P, Q, places, first, u, columns, V, edges, scale, K, 
         _lefts(Y, places, u, r, left)
         _products(left, squares, r, places, first, Y, squares, r + 1, width, E)
         _distances(Y, r, columns, V, Y, r + 1, width, E[products:])
+        _top(E, edges, width, T)
         for i in range(len(edges)):
-            e, k = E[i], kernels[at + i * width : at + (i + 1) * width]
-            for c in range(width):
-                k[c] = _exp2(min(e[c], _ZERO))
-        _sum_of_kernels(E, kernels[at : at + len(edges) * width], edges, width, T)
-        at += len(edges) * width
+            kernels[at : at + width] = E[i, :width]
+            at += width
         out = K[r, r + 1 :]
         for c in range(width):
             out[c] = _exp2(scale * T[c])
-
-
-@compiled_once(nogil=True, fastmath=_FUSED)
-def _sum_of_kernels(E, kernels, edges, width, T):
-    """As ``_top``, from k_i."""
-    if len(edges) == 0:
-        for c in range(width):
-            T[c] = min(E[0, c], _ZERO)
-        return
-    total = _ZERO
-    for w in edges:
-        total += w
-    for c in range(width):
-        T[c] = -total
-    for i in range(len(edges)):
-        k, w = kernels[i * width : (i + 1) * width], edges[i]
-        for c in range(width):
-            T[c] += w * k[c]
-    for c in range(width):
-        T[c] = min(T[c], _ZERO)
 
 
 @compiled_once(nogil=True, fastmath=True)
