@@ -132,8 +132,8 @@ def check_size(learner: Learner, task: Task, executor: Executor) -> None:
                 f"{most} rows, unless the default preset divides the rows on a CPU; take that, give a sample of the "
                 "rows, or take loss='least_squares'."
             )
-        size = min(n, most)
-        require_memory(size, size, OF_LOSS, torch.float64, "A fit with this loss on kernel matrices", AT_REST)
+        if n <= most:  # beyond, the matrices are those of small leaves
+            require_memory(n, n, OF_LOSS, torch.float64, "A fit with this loss on kernel matrices", AT_REST)
     learner.check_size(task, executor.workers)
     if n > (most := exact_rows(task.rows.X.device)):
         _log.info("%d rows are more than the exact machine takes (%d); using leaves, or centres.", n, most)
