@@ -14,9 +14,18 @@ from hgk.cli.explain import row_explained
 from hgk.events import LeavesChosen, LeavesGrown, LeavesJudged, last
 from hgk.insight import contributions, given_rows, influence, regions
 from hgk.kernels import HierarchicalKernel, two_layers
-from hgk.learners.default import KINDS, division
+from hgk.learners.default import KINDS, division, leaves
 from hgk.learners.default.effort import LearningEffort
-from hgk.learners.default.leaves import Handed, HandingTree, LeafPlan, best_share, left_out_error, one_by_one, trained
+from hgk.learners.default.leaves import (
+    Handed,
+    HandingTree,
+    LeafPlan,
+    best_share,
+    holds,
+    left_out_error,
+    one_by_one,
+    trained,
+)
 from hgk.machines import (
     Exact,
     InLeaves,
@@ -342,6 +351,24 @@ def test_a_leaf_takes_a_width_and_c_that_are_no_worse_than_those_handed_down():
         assert left_out_error(leaf.kernel.matrix(rows.X), rows, leaf.c, 1.0) <= before
         expected = train(leaf.kernel, rows, leaf.c / 300).alpha
         torch.testing.assert_close(leaf.alpha, expected, rtol=1e-3, atol=1e-4)  # its K is in single precision
+
+
+def test_c_is_raised_where_predictions_in_single_precision_would_be_rounding_alone(monkeypatch):
+    """A kernel that is nearly constant, and labels that want the smallest c: coefficients of some thousands cancel."""
+    rng = np.random.default_rng(0)
+    X = torch.from_numpy(rng.uniform(-1, 1, (1200, D)))
+    Y = torch.sin(3 * X[:, :1]) + 0.3 * torch.from_numpy(rng.standard_normal((1200, 1)))
+    rows = Rows(X, Y, torch.ones(1200, dtype=torch.float64))
+    flat = KERNEL.with_gamma(40.0)
+    asked = trained(Handed(flat, 1e-3), rows, 9.0, given_c=1e-5)
+    assert not holds(asked, rows)
+    monkeypatch.setattr(leaves, "LEAST_C", 1e-5)
+    leaf = trained(Handed(flat, 1e-5), rows, 9.0)
+    assert leaf.c > 1e-5  # raised
+    assert holds(leaf, rows)
+    t = leaf.kernel.multiply(X.float(), X.float(), leaf.alpha.float(), often=True).double()
+    assert float((t - (Y - leaf.c * leaf.alpha)).square().mean().sqrt()) < 0.03 * float(Y.std())
+    assert holds(trained(Handed(KERNEL, 0.1), rows, 9.0), rows)
 
 
 def test_the_share_of_the_machine_on_all_rows_is_the_best_for_so_many_partitions():

@@ -25,7 +25,7 @@ from tasks import default_settings
 
 SMALL = {
     "effort": LearningEffort(1, 8, 101), "kinds": KINDS[2:3], "leaf_rows": (120,), "leaf_of_loss": 120,
-    "branch_rows": 300, "leaf_batches": (101, 101), "leaf_steps": (3, 3),
+    "branch_rows": 300, "leaf_batch": 101, "leaf_steps": (3, 3),
 }  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,6 +60,13 @@ class Rows:
     def to(self, device: torch.device) -> Rows:
         count = None if self.count is None else self.count.to(device)
         return Rows(self.X.to(device), self.Y.to(device), self.weight.to(device), count)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Rows]) -> Rows:
+        """One after the other."""
+        X, Y, weight = (torch.cat([getattr(part, name) for part in parts]) for name in ("X", "Y", "weight"))
+        counted = any(part.count is not None for part in parts)
+        return cls(X, Y, weight, torch.cat([part.repetitions for part in parts]) if counted else None)
 
     def portion(self, index: torch.Tensor, weight: torch.Tensor) -> Rows:
         """Of these rows as many repetitions as have this weight."""

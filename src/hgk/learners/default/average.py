@@ -24,7 +24,8 @@ PLAIN = "plain"
 class Trial:
     """A kind's kernels, one per held-out fold, and its clipped predictions of the held-out rows at the best λ.
 
-    The kernels have the width that ``batch`` rows want, and n rows γ (n / batch)^-``exponent``.
+    The kernels have the width that ``batch`` rows want, and n rows γ (n / batch)^-``exponent``. ``share`` is the
+    trial's proportion in the mean of the chosen kernels; a ``remainder`` was learned for what the others leave.
     """
 
     name: str
@@ -33,6 +34,8 @@ class Trial:
     t: torch.Tensor
     batch: int = 1
     exponent: float = 0.0
+    share: float = 1.0
+    remainder: bool = False
 
     def kernels_for(self, n: int) -> list[HierarchicalKernel]:
         narrower = max(1.0, n / self.batch) ** -self.exponent
@@ -170,7 +173,7 @@ def optimism(chosen: Sequence[Trial], task: Task, judges: Judges, settings: Sett
     for place, judge in enumerate(judges.values()):
         seen, out = task.rows[judge.machine[-settings.seen :]], task.rows[judge.out[: settings.seen]]
         kernels = [t.kernels_for(len(judge.machine))[min(place, len(t.kernels) - 1)] for t in chosen]
-        kernel = MeanKernel.of(kernels, [1.0] * len(kernels))
+        kernel = MeanKernel.of(kernels, [t.share for t in chosen])
         machine = train(kernel, seen, c / float(seen.weight.sum()))
         for i, (t, rows) in enumerate(((machine.leave_one_out(seen), seen), (machine(out.X), out))):
             t, Y = t.clamp(-task.clip, task.clip), rows.Y

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Shares of the time left that judging leaves may take, and growing them.
 SHARE_OF_TRIAL, SHARE_OF_LEAVES = 0.25, 0.7
+# Standard errors by which larger leaves have to be better.
+LARGER = 0.5
 # Rows set aside below which nothing is decided.
 FEWEST_JUDGED = 20
 
@@ -46,22 +48,21 @@ class Division:
 
 
 def handed(chosen: Sequence[Trial], n: float) -> list[Handed]:
-    """The kernels that leaves begin with, the best kind's first, and c = nλ."""
-    return [Handed(kernel, trial.lam * n) for trial in chosen for kernel in trial.kernels[:1]]
+    """The kernels that leaves begin with, the best kind's first, and c = nλ for the part that they have in the mean."""
+    learned = [trial for trial in chosen if not trial.remainder]
+    part = sum(trial.share for trial in learned) / sum(trial.share for trial in chosen)
+    return [Handed(kernel, trial.lam * n / part) for trial in learned for kernel in trial.kernels[:1]]
 
 
-def plans(fit: Fit, chosen: Sequence[Trial]) -> tuple[list[LeafPlan], list[LeafPlan]]:
-    """Plans that are compared first, and sizes that are then compared with the best of them."""
+def plans(fit: Fit, chosen: Sequence[Trial]) -> list[LeafPlan]:
+    """What is compared, with the smallest leaves first; without steps the best of them is tried, too."""
     settings, n = fit.settings, len(fit.task.rows)
     place = 0 if fit.exact else 1
     sizes = [int(share * n) + 1 for share in settings.leaf_shares] if fit.exact else list(settings.leaf_rows)
-    rate, batch = settings.leaf_rates[place], settings.leaf_batches[place]
     c = float(fit.task.lams[0] * fit.task.rows.weight.sum()) if len(fit.task.lams) == 1 else None
     tied = all(kernel.architecture.tied for trial in chosen for kernel in trial.kernels[:1])
-    steps = settings.leaf_steps[place]
-    options = (0,) if tied else (steps,) if fit.exact else (steps, 0)
-    first = [LeafPlan(sizes[0], steps, rate, batch, c) for steps in options]
-    return first, [LeafPlan(size, 0, rate, batch, c) for size in sizes[1:]]
+    steps, rate = 0 if tied else settings.leaf_steps[place], settings.leaf_rates[place]
+    return [LeafPlan(size, steps, rate, min(size // 2 + 1, settings.leaf_batch), c) for size in sizes]
 
 
 def judge_division(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> Division | None:
@@ -84,9 +85,9 @@ def judge_division(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> 
 
 def division_of_loss(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> Division:
     """For another loss, beyond the rows of its machine: leaves in any case, judged by least squares."""
-    settings, (first, _) = fit.settings, plans(fit, chosen)
+    settings = fit.settings
     judged = None if fit.progress.cut() else _best_plan(fit, chosen, budget)
-    plan = judged[0].plan if judged is not None else replace(first[0], steps=0)
+    plan = judged[0].plan if judged is not None else replace(plans(fit, chosen)[0], steps=0)
     plan = replace(plan, size=min(plan.size, settings.leaf_of_loss))
     index = judged[1].index if judged is not None else torch.arange(0)
     rows, partitions = round(fit.task.rows[index].given), settings.partitions_of_loss if budget is None else 1
@@ -98,37 +99,42 @@ def division_of_loss(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -
 
 def _best_plan(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> tuple[Judgement, LeafTrial] | None:
     """The best plan on rows set aside; None where they are too few, or there is no time."""
-    task, settings, (first, others) = fit.task, fit.settings, plans(fit, chosen)
-    if budget is not None and _seconds(fit, first[0], budget) > SHARE_OF_TRIAL * budget.left:
+    task, settings, options = fit.task, fit.settings, plans(fit, chosen)
+    if budget is not None and _seconds(fit, options[0], budget) > SHARE_OF_TRIAL * budget.left:
         return None
     (fold, judge), *_ = fit.judges.items()
     out = judge.out if fit.exact else torch.from_numpy(np.flatnonzero(task.fold_of == fold))
-    smallest = min(plan.size for plan in (*first, *others)) * 4 // 5
+    smallest = min(plan.size for plan in options) * 4 // 5
     kernels, rest = handed(chosen, float(task.rows.weight.sum())), task.training_part(fold)
     largest = len(rest) if fit.exact else settings.branch_rows
     trial = LeafTrial(task.rows, rest, out, kernels, smallest, largest, fit.rng, settings, fit.progress, task.clip)
     if len(trial.index) < FEWEST_JUDGED:
         return None
-    best = _compared(fit, trial, first, others if budget is None else [])
+    best = _compared(fit, trial, options if budget is None else options[:1])
     return None if best is None else (best, trial)
 
 
-def _compared(fit: Fit, trial: LeafTrial, first: list[LeafPlan], sizes: list[LeafPlan]) -> Judgement | None:
-    """The best plan: the first, unless others are better by more than a standard error; None after a stop.
+def _compared(fit: Fit, trial: LeafTrial, options: list[LeafPlan]) -> Judgement | None:
+    """The best plan; None after a stop.
 
-    Other sizes are tried as long as they are better.
+    Larger leaves are tried as long as they are better, and take longer. Steps are left out where that is better by
+    more than a standard error; where an exact machine has a part, they also make the partitions differ.
     """
     rows = fit.task.rows[trial.index]
-    best, *options = (_judged(fit, trial, plan) for plan in first)
-    best = next((one for one in options if _clearly_better(one, best, rows)), best)
-    for plan in sizes:
+    best = _judged(fit, trial, options[0])
+    for plan in options[1:]:
         if _stopped(fit):
             return None
-        option = _judged(fit, trial, replace(plan, steps=best.plan.steps))
-        if not _clearly_better(option, best, rows):
+        option = _judged(fit, trial, plan)
+        if not _better(option, best, rows, LARGER):
             break
         best = option
-    return best
+    if fit.exact or not best.plan.steps:
+        return best
+    if _stopped(fit):
+        return None
+    option = _judged(fit, trial, replace(best.plan, steps=0))
+    return option if _better(option, best, rows, 1.0) else best
 
 
 def _stopped(fit: Fit) -> bool:
@@ -136,9 +142,10 @@ def _stopped(fit: Fit) -> bool:
     return fit.progress.stopped and fit.progress.cut()
 
 
-def _clearly_better(option: Judgement, than: Judgement, rows: Rows) -> bool:
+def _better(option: Judgement, than: Judgement, rows: Rows, margin: float) -> bool:
+    """By more than so many standard errors."""
     gain, error = rows.mean(_losses(than, rows) - _losses(option, rows))
-    return gain > error
+    return gain > margin * error
 
 
 def _losses(judgement: Judgement, rows: Rows) -> torch.Tensor:
@@ -205,17 +212,18 @@ def machine_beside(fit: Fit, chosen: Sequence[Trial], index: torch.Tensor) -> Ma
         kernels, _ = fit.kernels_of(chosen, len(index))
         return train(mean_kernel(kernels), task.rows[index], mean_lam(chosen))
     order = torch.from_numpy(fit.rng.permutation(len(index))[: settings.beside])
-    return on_few_centres(fit, chosen[0], task.rows[index[order]])
+    return on_few_centres(fit, chosen, task.rows[index[order]])
 
 
-def on_few_centres(fit: Fit, trial: Trial, rows: Rows) -> Machine:
+def on_few_centres(fit: Fit, chosen: Sequence[Trial], rows: Rows) -> Machine:
     """Beside leaves, or in the place of those that a stop has left out."""
     settings, given = fit.settings, fit.task.lams
     order = torch.from_numpy(fit.rng.permutation(len(rows)))
     centres, held_out = min(settings.centres_beside, len(rows) // 2), min(settings.rows_for_lam, len(rows) // 5)
     parts = order[:centres].sort()[0], order[centres : centres + held_out].sort()[0]
-    lams = [trial.lam * factor for factor in settings.lams_around] if len(given) > 1 else [float(given[0])]
-    return train_on_centres(trial.kernels_for(centres)[0], rows, lams, *parts, fit.task.clip, fit.progress)
+    lam, (kernels, _) = mean_lam(chosen), fit.kernels_of(chosen, centres)
+    lams = [lam * factor for factor in settings.lams_around] if len(given) > 1 else [float(given[0])]
+    return train_on_centres(mean_kernel(kernels), rows, lams, *parts, fit.task.clip, fit.progress)
 
 
 def divided(fit: Fit, division: Division, chosen: Sequence[Trial], whole: Machine | None) -> Machine | None:
@@ -225,7 +233,7 @@ def divided(fit: Fit, division: Division, chosen: Sequence[Trial], whole: Machin
     kernels = handed(chosen, float(rows.weight.sum()))
 
     def stand_in() -> Machine:
-        return whole if whole is not None else on_few_centres(fit, chosen[0], rows)
+        return whole if whole is not None else on_few_centres(fit, chosen, rows)
 
     grown: list[InLeaves] = []
     for number in range(division.event.partitions):

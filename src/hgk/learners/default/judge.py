@@ -67,11 +67,21 @@ class Judge:
         machine and for the one on all rows. With several folds every λ is resolved, since one that cannot win in a fold
         may win in the mean. With many outputs λ are tried around the ``c`` that the weights were learned with.
         """
-        rows = task.rows[torch.cat([self.machine, self.out])]
+        return self.solved(kernel.matrix(self.rows_of(task).X.float()), task, batch, c)
+
+    def rows_of(self, task: Task) -> Rows:
+        """Of the machine, and those set aside."""
+        return task.rows[torch.cat([self.machine, self.out])]
+
+    def solved(
+        self, K: torch.Tensor, task: Task, batch: int | None = None, c: float = 1.0
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The same from the kernel's matrix."""
+        rows = self.rows_of(task)
         fold_of = torch.where(torch.arange(len(rows)) < len(self.machine), -1, 0).to(rows.X.device)
         share = float(task.rows.weight.sum() / task.rows.weight[self.machine].sum())
         lams = torch.from_numpy(judge_lams(task, self.settings)) * share
-        K, ratio = kernel.matrix(rows.X.float()), len(self.machine) / (batch or len(self.machine))
+        ratio = len(self.machine) / (batch or len(self.machine))
         several = ratio >= self.settings.more_rows and not self.complete
         solver: Any = choose(Ask(held_out=True, outputs=rows.Y.shape[1]))
         near = c * share / len(task.rows)

@@ -31,6 +31,7 @@ from hgk.learners.default.effort import SPEED, Budget, LearningEffort, centres_f
 from hgk.learners.default.judge import Judge, Judges, Verdict, at_every_lam, held_out, judge_lams, judge_plain
 from hgk.learners.default.kinds import Build, Kind, columns_of, kinds_for, mixed
 from hgk.learners.default.leaves_of_loss import LossLeaves
+from hgk.learners.default.remainder import with_remainder
 from hgk.learners.default.settings import Settings
 from hgk.learners.paper import ByOptimiser
 from hgk.machines import Machine, Rows, train, train_on_centres
@@ -109,6 +110,7 @@ class Fit:
         effort, budget = self.plan()
         trials, self.judges = Trials(self, effort, budget).judged(plain)
         chosen = choose_kinds(trials, self.task, self.judges, self.progress, self.settings.members if self.exact else 1)
+        chosen = with_remainder(self, chosen, budget)
         if not (self.exact or self.wanted.problem.exact):
             leaves = LossLeaves(self, division_of_loss(self, chosen, budget), chosen)
             self.progress.deadline = float("inf") if budget is None else budget.ends
@@ -143,7 +145,7 @@ class Fit:
         whole = None
         if division.share:
             rows = self.task.whole
-            whole = self.train(chosen, self.task, None) if self.exact else on_few_centres(self, chosen[0], rows)
+            whole = self.train(chosen, self.task, None) if self.exact else on_few_centres(self, chosen, rows)
         machine = divided(self, division, chosen, whole)
         if machine is not None:
             return Learned(machine, target)
@@ -245,7 +247,7 @@ class Fit:
         trial's ``batch`` wants; c = nλ is that of the judge.
         """
         rows, n = self.task.rows, len(self.task.rows)
-        learned = [(trial, kernel) for trial in chosen if trial.name != PLAIN for kernel in trial.kernels]
+        learned = [(t, kernel) for t in chosen if t.name != PLAIN and not t.remainder for kernel in t.kernels]
         rate = self.settings.rates[2]
         settings = Adam(effort.last_steps, min(n, effort.last_batch), rate, map_penalty=self.settings.map_penalty)
         asked = [
@@ -272,7 +274,7 @@ class Fit:
         """
         rows, first = task.whole, chosen[0]
         if not self.exact:
-            return self._on_centres(first, task, seconds)
+            return self.on_centres(chosen, task, seconds)
         if [trial.name for trial in chosen] == [PLAIN]:
             outputs = rows.Y.shape[1]
             too_much = outputs > self.settings.outputs and len(task.rows) ** 2 * outputs > self.settings.grid
@@ -293,20 +295,21 @@ class Fit:
             for kernel, fold in zip(trial.kernels_for(n), self.judges, strict=False):
                 for other in [fold] if len(trial.kernels) > 1 else self.judges:  # plain's width is of none of them
                     unseen[other].append(len(kernels))
-                kernels.append((kernel, 1 / len(trial.kernels)))
+                kernels.append((kernel, trial.share / len(trial.kernels)))
         return kernels, unseen
 
-    def _on_centres(self, trial: Trial, task: Task, seconds: float | None) -> Machine:
+    def on_centres(self, chosen: Sequence[Trial], task: Task, seconds: float | None) -> Machine:
         rows, settings = task.whole, self.settings
         n = len(rows)
         size = centres_for(n, seconds, available_memory(rows.X.device), settings.centres)
-        self.progress.report(Centres(centres=size, rows=n, candidate=trial.name))
+        self.progress.report(Centres(centres=size, rows=n, candidate=chosen[0].name))
         order = torch.from_numpy(self.rng.permutation(n))
         parts = order[:size].sort()[0], order[size : size + min(settings.rows_for_lam, n // 5)].sort()[0]
-        kernel = trial.kernels_for(size)[0]  # detail beyond the centres is not to be had
+        kernels, _ = self.kernels_of(chosen, size)  # detail beyond the centres is not to be had
         # with many more rows than judged the best λ may have moved
-        lams = [trial.lam * f for f in settings.lams_around] if len(task.lams) > 1 else [float(task.lams[0])]
-        return train_on_centres(kernel, rows, lams, *parts, task.clip, self.progress)
+        lam, given = mean_lam(chosen), task.lams
+        lams = [lam * factor for factor in settings.lams_around] if len(given) > 1 else [float(given[0])]
+        return train_on_centres(mean_kernel(kernels), rows, lams, *parts, task.clip, self.progress)
 
 
 def _crossed(options: torch.Tensor, y: torch.Tensor, share: torch.Tensor) -> float:

@@ -69,6 +69,9 @@ class Settings:
     pruning: float = 0.01
     # Kinds averaged at most: each costs a kernel matrix of all rows, and time in every prediction.
     members: int = 3
+    # Trees for what the chosen ones leave, and rows whose residuals they see, at most.
+    remainders: int = 2
+    remainder_rows: int = 20_000
     # Other ways to treat labels, which are compared with the labels as they are; rows from which a label of two values
     # has a power.
     refinements: Callable[[Target, torch.Tensor, float], Sequence[Refinement]] = of_the_target
@@ -79,16 +82,16 @@ class Settings:
     map_penalty: float = 0.1
 
     # Different rows beyond which leaves are tried. Where a machine on all rows is exact, these shares of them are the
-    # sizes of leaves to choose from, beyond these numbers of rows; then steps of a node, their rate and rows per step,
-    # with an exact machine and beyond.
+    # sizes of leaves to choose from, beyond these numbers of rows; then steps of a node and their rate, with an exact
+    # machine and beyond, and rows per step: half a leaf, and at most so many.
     divided: int = 10_000
     leaf_shares: tuple[float, ...] = (0.5,)
     leaf_rows: tuple[int, ...] = (1000, 2000, 4000)
     leaf_steps: tuple[int, int] = (8, 5)
     leaf_rates: tuple[float, float] = (0.05, 0.2)
-    leaf_batches: tuple[int, int] = (1001, 501)
+    leaf_batch: int = 1001
     # Leaves are judged in so many branches of so many rows.
-    branches: int = 4
+    branches: int = 6
     branch_rows: int = 8_000
     # Partitions that are averaged: at most and at least so many, and so many rows in all in between.
     partitions: tuple[int, int] = (4, 2)

@@ -1,0 +1,164 @@
+"""A tree for what the chosen ones leave.
+
+Gradients first see columns that matter by themselves. Columns that matter only together, as in y = … + sin(6 x₁) x₂,
+lose their weights before they are noticed, but stand out once the rest is taken away:
+
+    r_i = y_i - f(x_i),      f trained on rows that i is not among
+    k_r                      a tree learned on (x_i, r_i) by leave-one-out gradients
+    k   = (a k̄ + a_r k_r) / (a + a_r)
+
+with the mean k̄ of the chosen kernels. A kernel's amplitude a is the variance of the noise by c = nλ, so that
+a_r / a = c / c_r; multiples of this are compared by rows that no gradient has seen, and k̄ stays unless one of them is
+clearly better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from hgk.events import Chosen
+from hgk.kernels import HierarchicalKernel, pruned
+from hgk.learners.default.average import PLAIN, Averages, Trial, mean_lam
+from hgk.learners.default.judge import judge_lams
+from hgk.machines import Rows, train
+from hgk.optimisers import Adam
+from hgk.optimisers.steps import Steps
+from hgk.search import mean_kernel
+
+if TYPE_CHECKING:
+    from hgk.learners.default.effort import Budget
+    from hgk.learners.default.learner import Fit
+    from hgk.learners.default.settings import Settings
+    from hgk.optimisers.runs import AdamRun
+
+REMAINDER = "what is left"
+# Multiples of a_r / a to choose from, and standard errors by which rows set aside have to speak for it.
+RATIOS, CLEARLY = (0.2, 1.0, 5.0), 2.0
+# a_r / a lies between these.
+BETWEEN = 0.02, 50.0
+# The share of the remainder's variance that a first round has to explain, on rows it has not seen, to be gone on with.
+NOTICED = 0.02
+# The share of a budget that may be spent.
+SHARE_OF_REMAINDER = 0.1
+
+
+def with_remainder(fit: Fit, chosen: list[Trial], budget: Budget | None) -> list[Trial]:
+    """The chosen trials, and as many for what they leave as are clearly better with."""
+    settings, kinds = fit.settings, fit.learner.kinds(fit.task)
+    few_rows = fit.task.rows.given < settings.many or len(fit.judges) > 1
+    if few_rows or fit.learner.build is not None or not kinds or chosen[0].name == PLAIN:
+        return chosen
+    for number in range(settings.remainders):
+        if fit.progress.cut() or (budget is not None and _seconds(fit, budget) > SHARE_OF_REMAINDER * budget.left):
+            break
+        left, watched = leftover(fit, chosen)
+        trial = learned_on(fit, left, watched, f"{REMAINDER} {number + 1}" if number else REMAINDER)
+        better = None if trial is None else together(fit, chosen, trial)
+        if better is None:
+            break
+        chosen = better
+        fit.progress.report(
+            Chosen(candidates=tuple(t.name for t in chosen), **Averages(fit.task, fit.judges).told(chosen))  # type: ignore[arg-type]
+        )
+    return chosen
+
+
+def _seconds(fit: Fit, budget: Budget) -> float:
+    return sum(budget.steps(steps, batch, 1) for steps, batch in rounds(fit.settings))
+
+
+def rounds(settings: Settings) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Steps and rows per step: half of the usual first round, which notices what is there, then the second."""
+    steps, batch = settings.first
+    return (steps // 2, batch), (settings.second_steps[0], settings.second_batch)
+
+
+def leftover(fit: Fit, chosen: Sequence[Trial]) -> tuple[Rows, Rows]:
+    """Rows that gradients may see and those to be watched, with residuals of machines trained without them."""
+    (judge,), settings, rows = fit.judges.values(), fit.settings, fit.task.rows
+    order = judge.training[torch.from_numpy(fit.rng.permutation(len(judge.training)))]
+    halves = order[: settings.remainder_rows].chunk(2)
+    trained = [half[: settings.judge] for half in halves]
+    residuals = [_residuals(fit, chosen, rows[part]) for part in trained]
+    parts = [of(rows[half]) for of, half in zip(residuals, reversed(halves), strict=True)]
+    return Rows.joined(parts), residuals[0](rows[judge.watched])
+
+
+def _residuals(fit: Fit, chosen: Sequence[Trial], rows: Rows) -> Callable[[Rows], Rows]:
+    """Of other rows, by a machine on these; in single precision, by compiled code where there are many."""
+    kernels, _ = fit.kernels_of(chosen, len(rows))
+    c = mean_lam(chosen) * float(fit.task.rows.weight.sum())
+    machine = train(mean_kernel(kernels), rows, c / float(rows.weight.sum()))
+    X, alpha = machine.X.float(), machine.alpha.float()
+
+    def of(others: Rows) -> Rows:
+        t = machine.kernel.multiply(others.X.float(), X, alpha, often=not fit.exact)
+        return replace(others, Y=others.Y - t.clamp(-fit.task.clip, fit.task.clip).to(others.Y))
+
+    return of
+
+
+def learned_on(fit: Fit, left: Rows, watched: Rows, name: str) -> Trial | None:
+    """A tree of the first kind for what is left; None where a first round notices nothing."""
+    settings, progress = fit.settings, fit.progress.of(candidate=name)
+    deviation = float(((left.Y**2).sum(1) @ left.weight / left.weight.sum()).sqrt())
+    if not deviation > 0:
+        return None
+    left, watched = replace(left, Y=left.Y / deviation), replace(watched, Y=watched.Y / deviation)
+    kind, rng = fit.learner.kinds(fit.task)[0], np.random.default_rng(fit.rng.integers(2**32))
+    architecture = kind.build(fit.task.features)
+    kernel, lam = HierarchicalKernel(architecture, architecture.start(left.spread, rng)), 1e-3
+    for number, ((steps, batch), rate) in enumerate(zip(rounds(settings), settings.rates, strict=False)):
+        adam = Adam(steps, batch, rate, map_penalty=settings.map_penalty)
+        asked = Steps(adam, kernel, left, rng, progress, watched=watched, clip=1 / deviation, lam=lam)
+        (run,) = fit.executor.fulfil([asked])
+        kernel, lam = run.result(), run.lam
+        if fit.progress.cut() or (number == 0 and not noticed(run, watched)):
+            return None
+    weight = min(batch, len(left)) * float(left.weight.mean())
+    kernel, n = pruned(kernel, left.X, settings.pruning), float(fit.task.rows.weight.sum())
+    return Trial(name, [kernel], lam * weight / n, torch.zeros_like(fit.task.rows.Y), remainder=True)
+
+
+def noticed(run: AdamRun, watched: Rows) -> bool:
+    """Whether the last check predicted rows that no gradient has seen better than 0 does."""
+    if run.watch is None or not run.watch.checks:
+        return False
+    before, after = (watched.Y**2).sum(1), run.watch.checks[-1][0]
+    gain, error = watched.mean(before - after)
+    return gain > max(error, NOTICED * watched.mean(before)[0])
+
+
+def together(fit: Fit, chosen: Sequence[Trial], trial: Trial) -> list[Trial] | None:
+    """The trials with shares of one mean kernel, and its λ and predictions; None where it is not clearly better."""
+    (judge,), task = fit.judges.values(), fit.task
+    rows, lams = task.rows[judge.out], judge_lams(task, fit.settings)
+    X, (kernels, _) = judge.rows_of(task).X.float(), fit.kernels_of(chosen, len(judge.machine))
+    K, K_r = mean_kernel(kernels).matrix(X), trial.kernels[0].matrix(X)
+
+    def judged(part: float) -> tuple[torch.Tensor, int]:
+        """With this part of the remainder's kernel."""
+        risks, t = judge.solved(torch.lerp(K, K_r, part), task, c=mean_lam(chosen) * float(task.rows.weight.sum()))
+        best = int(risks[0].argmin())
+        return t[0, best], best
+
+    def losses(t: torch.Tensor) -> torch.Tensor:
+        return ((t - rows.Y) ** 2).sum(1)
+
+    ratio = mean_lam(chosen) / trial.lam
+    options = [float(np.clip(ratio * factor, *BETWEEN)) for factor in RATIOS]
+    results = [judged(option / (1 + option)) for option in options]
+    place = min(range(len(options)), key=lambda i: float(rows.weight @ losses(results[i][0])))
+    t, best = results[place]
+    gain, error = rows.mean(losses(judged(0.0)[0]) - losses(t))
+    if not gain > CLEARLY * error:
+        return None
+    everywhere = torch.zeros_like(task.rows.Y)
+    everywhere[judge.out] = t
+    trials = [*chosen, replace(trial, share=options[place] * sum(t.share for t in chosen))]
+    return [replace(one, lam=float(lams[best]), t=everywhere) for one in trials]
