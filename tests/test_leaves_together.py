@@ -7,11 +7,17 @@ import pytest
 import torch
 
 from cases import ARCHITECTURES, random_kernel, random_rows
+from hgk import HGKRegressor, StoppedEarlyWarning
+from hgk.arrays import memory
 from hgk.criteria import LeaveOneOut
+from hgk.estimators.preparation import device_for
+from hgk.events import LeavesChosen, LeavesGrown, last
 from hgk.executor import SideBySide
 from hgk.kernels import StackedSweep, Sweep, inhomogeneous, stackable, two_layers, with_kinds
 from hgk.kernels.nodes import NodeKind
-from hgk.learners.default import leaves_together
+from hgk.learners import Default
+from hgk.learners.default import KINDS, leaves_together
+from hgk.learners.default.effort import LearningEffort
 from hgk.learners.default.leaves import (
     Handed,
     HandingTree,
@@ -19,12 +25,14 @@ from hgk.learners.default.leaves import (
     TrainingOfLeaf,
     one_by_one,
 )
+from hgk.losses import LeastSquares, Logistic
 from hgk.machines import InLeaves, Rows, StackedRows, padded, partition, stacks, train
 from hgk.machines import stacked as stacked_rows
 from hgk.optimisers import Adam
 from hgk.optimisers.steps import Steps
 from hgk.optimisers.together import leave_one_out, run_stacked
 from hgk.progress import Progress
+from tasks import default_settings, numbers
 
 D = 5
 SIZES = [30, 33, 17]
@@ -286,3 +294,75 @@ def test_a_stand_in_predicts_for_leaves_without_rows(monkeypatch):
     expected = machine(X)
     monkeypatch.setattr("hgk.machines.leaves.accelerated", lambda x: True)
     torch.testing.assert_close(machine(X), expected, rtol=0, atol=2e-5)
+
+
+# ------------------------------------------------------------------------------------------------------ the whole
+
+
+def bumpy(n, seed=0):
+    """Fast where x0 is large, slow elsewhere."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 1, (n, 3))
+    return X, np.sin(2 + 40 * X[:, 0] ** 3) + X[:, 1] * (X[:, 2] > 0.5) + 0.3 * rng.standard_normal(n)
+
+
+def fitted(estimator, X, y, sample_weight=None, **changes):
+    """By one kind of tree and few steps, beyond 1000 rows in leaves."""
+    usual = {"effort": LearningEffort(1, 10, 201), "divided": 1000, "kinds": KINDS[2:3], "leaf_margin": -100.0}
+    with default_settings(**usual | changes):
+        return estimator.set_params(random_state=0).fit(X, y, sample_weight)
+
+
+def as_on_a_device(monkeypatch):
+    """Leaves go together, as they do where rows lie on an accelerator."""
+    monkeypatch.setattr("hgk.learners.default.leaves.accelerated", lambda x: True)
+    monkeypatch.setattr("hgk.machines.leaves.accelerated", lambda x: True)
+    monkeypatch.setattr("hgk.estimators.base.executor_for", lambda *_: SideBySide())
+
+
+@pytest.mark.parametrize("exact", [700, 10_000], ids=["beyond the exact machine", "beside it"])
+def test_a_fit_whose_leaves_go_together_is_that_whose_leaves_go_one_by_one(exact, monkeypatch):
+    monkeypatch.setattr(memory, "EXACT", exact)
+    X, y = bumpy(1200)
+    weight = np.random.default_rng(0).uniform(0.5, 2, len(y))
+    few = {"leaf_rows": (150, 300), "branch_rows": 400, "centres_beside": 50}
+    one = fitted(HGKRegressor(), X, y, sample_weight=weight, **few)
+    as_on_a_device(monkeypatch)
+    other = fitted(HGKRegressor(), X, y, sample_weight=weight, **few)
+    chosen = [last(model.history_, LeavesChosen) for model in (one, other)]
+    assert chosen[0].taken
+    assert (chosen[0].size, chosen[0].steps, chosen[0].share) == (chosen[1].size, chosen[1].steps, chosen[1].share)
+    for mine, theirs in zip(leaves_in(one), leaves_in(other), strict=True):
+        assert torch.equal(mine.partition.order, theirs.partition.order)
+        torch.testing.assert_close(mine.gammas, theirs.gammas, rtol=1e-9, atol=0)
+        torch.testing.assert_close(mine.cs, theirs.cs, rtol=1e-3, atol=0)
+    X_new, _ = bumpy(300, seed=1)
+    np.testing.assert_allclose(other.predict(X_new), one.predict(X_new), atol=1e-3 * np.ptp(y))
+    np.testing.assert_allclose(other.loo_predictions_, one.loo_predictions_, atol=1e-3 * np.ptp(y))
+
+
+def leaves_in(model):
+    return [part for part in model.machine_.parts_of() if isinstance(part, InLeaves)]
+
+
+def test_a_stop_keeps_the_leaves_that_went_together(monkeypatch):
+    monkeypatch.setattr(memory, "EXACT", 700)
+    monkeypatch.setattr("hgk.learners.default.leaves.ON_A_DEVICE", 8)
+    as_on_a_device(monkeypatch)
+    X, y = bumpy(1600)
+    stopped = HGKRegressor(callback=lambda event: isinstance(event, LeavesGrown))
+    with pytest.warns(StoppedEarlyWarning):
+        model = fitted(stopped, X, y, leaf_rows=(50,), branch_rows=400, centres_beside=50)
+    (leaves,) = leaves_in(model)
+    assert int((leaves.partition.sizes > 0).sum()) == last(model.history_, LeavesGrown).done == 8
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_other_losses_in_leaves_are_the_processors(monkeypatch):
+    rows, learner = random_rows(300), Default()
+    monkeypatch.setattr("hgk.estimators.preparation.device_of", lambda name: torch.device("meta"))
+    monkeypatch.setattr(memory, "EXACT", 200)
+    for loss, exact in ((LeastSquares(), True), (Logistic(), False)):
+        assert (device_for("cuda", rows, numbers(), loss, learner).type == "meta") is exact
+    monkeypatch.setattr(memory, "EXACT", 300)
+    assert device_for("cuda", rows, numbers(), Logistic(), learner).type == "meta"

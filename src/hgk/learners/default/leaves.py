@@ -297,14 +297,15 @@ class LeafTrial:
         self.rows, self.kernels, self.settings, self.clip = rows, [*kernels, *kernels][:2], settings, clip
         self.rest = rest
         self.scales = [metric(handed.kernel, rows.X) for handed in self.kernels]
-        whole = partition(rows.X, self.scales[0], largest, rng, index=rest)
+        X = rows.X.cpu()
+        whole = partition(X, self.scales[0], largest, rng, index=rest)
         self.tree = HandingTree(rows, whole, int(rng.integers(2**32)), settings.map_penalty, progress)
         leaf, numbers = whole.route(rows.X[out]).cpu(), rng.permutation(len(whole))[: settings.branches]
         self.branches = []
         for number in sorted(numbers.tolist()):
             members = whole.rows(number)
             parts = [
-                partition(rows.X, scale, smallest, rng, direction_of(t), index=members)
+                partition(X, scale, smallest, rng, direction_of(t), index=members)
                 for t, scale in enumerate(self.scales)
             ]
             seeds = rng.integers(2**32, size=2).tolist()
