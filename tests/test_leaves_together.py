@@ -32,6 +32,8 @@ from hgk.optimisers import Adam
 from hgk.optimisers.steps import Steps
 from hgk.optimisers.together import leave_one_out, run_stacked
 from hgk.progress import Progress
+from hgk.solvers import inverse_factor, stacked_cholesky
+from hgk.solvers.least_squares import cholesky
 from tasks import default_settings, numbers
 
 D = 5
@@ -117,6 +119,32 @@ class ToyKind(NodeKind):
 
 def test_a_kind_without_a_stacked_worker_is_known():
     assert not stackable(with_kinds(two_layers(D, 3, 2), kinds={1: ToyKind()}))
+
+
+# ------------------------------------------------------------------------------------------------------- factors
+
+
+@pytest.mark.parametrize("n", [1, 20, 128, 129, 300])
+def test_stacked_factors_are_those_of_each_matrix(n):
+    """Filled up from 2/3 of n; the last matrix needs a ridge."""
+    sizes = [n, -(-2 * n // 3), n]
+    rows = random_rows(n)
+    K = torch.eye(n, dtype=torch.float32).repeat(3, 1, 1)
+    for b, size in enumerate(sizes):
+        K[b, :size, :size] = random_kernel(inhomogeneous(D), seed=b).matrix(rows.X[:size]).float()
+    K[2], c = 1.0, torch.full((3, n), 0.01, dtype=torch.float64)
+    c[2] = 0.0
+    L, ridges = stacked_cholesky(K, c, sizes)
+    M = inverse_factor(L)
+    for b, size in enumerate(sizes):
+        expected, ridge = cholesky(K[b, :size, :size], c[b, :size], rounded=True)
+        assert ridges[b] == ridge
+        assert (ridge > 0) is (b == 2 and n > 1)
+        torch.testing.assert_close(L[b, :size, :size].tril(), expected, rtol=1e-9, atol=1e-12)
+        unit = torch.eye(n, dtype=torch.float64)
+        torch.testing.assert_close(M[b] @ L[b].tril(), unit, rtol=0, atol=1e-8)
+        assert torch.equal(M[b], M[b].tril())
+        assert not bool(M[b, size:, :size].any())
 
 
 # --------------------------------------------------------------------------------------------------------- steps

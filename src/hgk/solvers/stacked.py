@@ -1,4 +1,10 @@
-"""Factors of many matrices at once, some of them filled up to the size of the largest."""
+"""Factors of many matrices at once, some of them filled up to the size of the largest.
+
+By blocks of columns k, so that most of the work is in products, which a device does best:
+
+    L_kk L_kkᵀ = A_kk - L_k L_kᵀ,    L_rk = (A_rk - L_r L_kᵀ) L_kk⁻ᵀ     with the blocks L_k, L_r to the left of k
+    L⁻¹ = M,    M_kk = L_kk⁻¹,       M_kl = -M_kk (L M)_kl               from the rows of M above
+"""
 
 from __future__ import annotations
 
@@ -6,30 +12,49 @@ from collections.abc import Sequence
 
 import torch
 
+from hgk.arrays import blocks
 from hgk.solvers.least_squares import cholesky
+
+# Columns of a block.
+BLOCK = 128
 
 
 def stacked_cholesky(K: torch.Tensor, c: torch.Tensor, sizes: Sequence[int]) -> tuple[torch.Tensor, list[float]]:
     """L with L Lᵀ = K + diag(c + ridge) and the ridges, as :func:`cholesky` gives them for rounded matrices K_b.
 
     K is B x n x n, c is B x n; K_b has ``sizes[b]`` rows, and is filled up with those of the unit matrix. A matrix that
-    needs a ridge gets it on its own.
+    needs a ridge gets it on its own. The upper half of L is not defined.
     """
-    A = K.double()  # a copy, as K is in single precision
-    A = A.clone() if A is K else A
+    A = K.to(torch.float64, copy=True)
     A.diagonal(dim1=1, dim2=2).add_(c)
-    L, info = torch.linalg.cholesky_ex(A)
-    pivots = L.diagonal(dim1=1, dim2=2).amin(1) ** 2
+    broken = _factor(A)
+    pivots = A.diagonal(dim1=1, dim2=2).amin(1) ** 2
     least = torch.tensor(sizes, device=K.device) * torch.finfo(torch.float64).eps  # the diagonal of a kernel is 1
     ridges = [0.0] * len(K)
-    for b in (~((info == 0) & (pivots > least))).nonzero()[:, 0].tolist():  # NaN is not larger
+    for b in (broken | ~(pivots > least)).nonzero()[:, 0].tolist():  # NaN is not larger
         n = sizes[b]
-        L[b] = torch.diag((1 + c[b]).sqrt())
-        L[b, :n, :n], ridges[b] = cholesky(K[b, :n, :n], c[b, :n], rounded=True)
-    return L, ridges
+        A[b] = torch.diag((1 + c[b]).sqrt())
+        A[b, :n, :n], ridges[b] = cholesky(K[b, :n, :n], c[b, :n], rounded=True)
+    return A, ridges
+
+
+def _factor(A: torch.Tensor) -> torch.Tensor:
+    """A becomes L; whether each has broken down."""
+    broken = torch.zeros(len(A), dtype=torch.bool, device=A.device)
+    for k in blocks(A.shape[1], BLOCK):
+        panel = A[:, k.start :, k] - A[:, k.start :, : k.start] @ A[:, k, : k.start].mT
+        L, info = torch.linalg.cholesky_ex(panel[:, : k.stop - k.start])
+        A[:, k, k] = L
+        A[:, k.stop :, k] = torch.linalg.solve_triangular(L.mT, panel[:, len(L[0]) :], upper=True, left=False)
+        broken |= info != 0
+    return broken
 
 
 def inverse_factor(L: torch.Tensor) -> torch.Tensor:
-    """L⁻¹, so that the inverse is L⁻ᵀ L⁻¹."""
-    unit = torch.eye(L.shape[1], dtype=L.dtype, device=L.device)
-    return torch.linalg.solve_triangular(L, unit.expand_as(L), upper=False)
+    """M = L⁻¹, so that the inverse is Mᵀ M."""
+    M = torch.zeros_like(L)
+    for k in blocks(L.shape[1], BLOCK):
+        unit = torch.eye(k.stop - k.start, dtype=L.dtype, device=L.device).expand(len(L), -1, -1)
+        M[:, k, k] = torch.linalg.solve_triangular(L[:, k, k], unit, upper=False)
+        M[:, k, : k.start] = M[:, k, k] @ (L[:, k, : k.start] @ M[:, : k.start, : k.start]).neg_()
+    return M
