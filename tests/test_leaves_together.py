@@ -23,6 +23,7 @@ from hgk.learners.default.leaves import (
     HandingTree,
     LeafPlan,
     TrainingOfLeaf,
+    left_out_error,
     one_by_one,
 )
 from hgk.losses import LeastSquares, Logistic
@@ -242,6 +243,19 @@ def leaves_of(gammas=(0.3, 2.0, 9.0, 1.0), c=None, cs=(0.5, 5.0, 0.001, 1e-6)):
         TrainingOfLeaf(Handed(kernel.with_gamma(gamma), before), rows, mine, 1.0, c)
         for kernel, gamma, before, mine in zip(kernels, gammas, cs, index, strict=True)
     ]
+
+
+@pytest.mark.parametrize("clip", [0.2, 1.0])
+def test_errors_of_leaving_one_out_are_those_of_each_leaf(clip):
+    asked = [replace(one, clip=clip) for one in leaves_of()]
+    which = torch.tensor([0, 3])
+    factor, c = (torch.tensor(values, dtype=torch.float64) for values in ([0.8, 1.25], [0.5, 0.002]))
+    errors = leaves_together.StackedLeaves(asked).error(which, factor, c).tolist()
+    for b, place in enumerate(which.tolist()):
+        one, rows = asked[place], asked[place].rows[asked[place].members]
+        kernel = one.handed.kernel.with_gamma(one.handed.kernel.gamma * float(factor[b]))
+        expected = left_out_error(kernel.matrix(rows.X.float()), rows, float(c[b]), clip)
+        assert errors[b] == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("given", [None, 0.3], ids=["c is chosen", "c is given"])

@@ -16,7 +16,7 @@ from hgk.arrays import blocks
 from hgk.solvers.least_squares import cholesky
 
 # Columns of a block.
-BLOCK = 128
+BLOCK_COLUMNS = 128
 
 
 def stacked_cholesky(K: torch.Tensor, c: torch.Tensor, sizes: Sequence[int]) -> tuple[torch.Tensor, list[float]]:
@@ -41,7 +41,7 @@ def stacked_cholesky(K: torch.Tensor, c: torch.Tensor, sizes: Sequence[int]) -> 
 def _factor(A: torch.Tensor) -> torch.Tensor:
     """A becomes L; whether each has broken down."""
     broken = torch.zeros(len(A), dtype=torch.bool, device=A.device)
-    for k in blocks(A.shape[1], BLOCK):
+    for k in blocks(A.shape[1], BLOCK_COLUMNS):
         panel = A[:, k.start :, k] - A[:, k.start :, : k.start] @ A[:, k, : k.start].mT
         L, info = torch.linalg.cholesky_ex(panel[:, : k.stop - k.start])
         A[:, k, k] = L
@@ -53,7 +53,7 @@ def _factor(A: torch.Tensor) -> torch.Tensor:
 def inverse_factor(L: torch.Tensor) -> torch.Tensor:
     """M = L⁻¹, so that the inverse is Mᵀ M."""
     M = torch.zeros_like(L)
-    for k in blocks(L.shape[1], BLOCK):
+    for k in blocks(L.shape[1], BLOCK_COLUMNS):
         unit = torch.eye(k.stop - k.start, dtype=L.dtype, device=L.device).expand(len(L), -1, -1)
         M[:, k, k] = torch.linalg.solve_triangular(L[:, k, k], unit, upper=False)
         M[:, k, : k.start] = M[:, k, k] @ (L[:, k, : k.start] @ M[:, : k.start, : k.start]).neg_()
