@@ -13,8 +13,16 @@ from hgk.criteria import LeaveOneOut
 from hgk.estimators.preparation import device_for
 from hgk.events import LeavesChosen, LeavesGrown, last
 from hgk.executor import SideBySide
-from hgk.kernels import StackedSweep, Sweep, inhomogeneous, stackable, two_layers, with_kinds
-from hgk.kernels.nodes import NodeKind
+from hgk.kernels import (
+    HierarchicalKernel,
+    Smooth,
+    StackedSweep,
+    Sweep,
+    inhomogeneous,
+    stackable,
+    two_layers,
+    with_kinds,
+)
 from hgk.learners import Default
 from hgk.learners.default import KINDS, leaves_together
 from hgk.learners.default.effort import LearningEffort
@@ -22,9 +30,11 @@ from hgk.learners.default.leaves import (
     Handed,
     HandingTree,
     LeafPlan,
+    StepsOfNode,
     TrainingOfLeaf,
     left_out_error,
     one_by_one,
+    trained,
 )
 from hgk.losses import LeastSquares, Logistic
 from hgk.machines import InLeaves, Rows, StackedRows, padded, partition, stacks, train
@@ -111,15 +121,23 @@ def test_stacked_kernels_on_two_row_sets_and_in_single_precision(name):
 
 
 @dataclass(frozen=True)
-class ToyKind(NodeKind):
+class ToyKind(Smooth):
     """A kind that nobody has said how to compute for many kernels."""
 
-    def tiles(self, members, W, X, Z, buffers):
-        raise NotImplementedError
+    stacked = None
 
 
-def test_a_kind_without_a_stacked_worker_is_known():
-    assert not stackable(with_kinds(two_layers(D, 3, 2), kinds={1: ToyKind()}))
+def test_a_kind_without_a_stacked_worker_is_taken_one_by_one():
+    toy = with_kinds(two_layers(D, 3, 2), kinds={1: ToyKind()})
+    assert not stackable(toy)
+    rows, tree = repeated(200), tree_of(repeated(200), 100)
+    kernel = HierarchicalKernel(toy, tuple(mask.double() for mask in toy.free()))
+    (alone,) = one_by_one([StepsOfNode(tree, -1, Handed(kernel, 0.5), LeafPlan(100, 2, 0.1, 50))])
+    (learned,) = SideBySide().fulfil([StepsOfNode(tree, -1, Handed(kernel, 0.5), LeafPlan(100, 2, 0.1, 50))])
+    (leaf,) = SideBySide().fulfil([TrainingOfLeaf(learned, rows, torch.arange(50), 1.0)])
+    assert alone.c == learned.c
+    assert not torch.equal(learned.kernel.W[0], kernel.W[0])
+    assert torch.equal(leaf.alpha, trained(alone, rows[torch.arange(50)], 1.0).alpha)
 
 
 # ------------------------------------------------------------------------------------------------------- factors

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hgk.arrays import blocks
-from hgk.kernels import StackedSweep, held_by_stack
+from hgk.kernels import StackedSweep, bytes_of_sweep
 from hgk.machines.stacked import padded, stacks
 
 if TYPE_CHECKING:
@@ -24,8 +24,12 @@ def fill_stacked(
     """f at the rows of every group, which are numbers of rows of X and their leaf, into t; the leaves have rows."""
     architecture, parts = machine.kernel.architecture, machine.partition
     pieces = [(mine[block], leaf) for mine, leaf in groups for block in blocks(len(mine), AT_A_TIME)]
-    widest, held = int(parts.sizes.max()), X.element_size() * held_by_stack(architecture)
-    for load in stacks([len(mine) for mine, _ in pieces], lambda size: size * widest * held, X.device):
+    widest = int(parts.sizes.max())
+
+    def need(size: int) -> float:
+        return bytes_of_sweep(architecture, size * widest, X.element_size())
+
+    for load in stacks([len(mine) for mine, _ in pieces], need, X.device):
         leaves = [pieces[i][1] for i in load]
         asked, here = padded([pieces[i][0] for i in load], X.device)
         members, present = padded([parts.rows(leaf) for leaf in leaves], X.device)

@@ -211,8 +211,8 @@ class AdamRun:
         X = batch.X.float()
         sweep = self._sweep(W, X)
         evaluation = self.criterion(sweep.matrix(), batch.Y, self.theta[-1].exp(), batch.weight, batch.count)
-        dW = sweep.backward(evaluation.dK.to(X))
-        gradient = [w * dw for w, dw in zip(W[: self.depth], dW, strict=False)] + list(dW[self.depth :])
+        dW = [dw.to(w.device) for w, dw in zip(W, sweep.backward(evaluation.dK.to(X)), strict=True)]
+        gradient = [w * dw for w, dw in zip(W[: self.depth], dW, strict=False)] + dW[self.depth :]
         self._penalise(gradient, W)
         return evaluation.value, [*gradient, evaluation.dlog_lam.to(self.theta[-1])]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hgk.kernels import StackedSweep, Weights, held_by_stack
+from hgk.kernels import StackedSweep, Weights, bytes_of_sweep
 from hgk.machines import Rows, StackedRows
 from hgk.optimisers.runs import AdamRun, move, pace, weights_at
 from hgk.solvers import inverse_factor, stacked_cholesky
@@ -27,7 +27,7 @@ SINGLE = 1e-3
 
 def bytes_of_run(architecture: Architecture, batch: int) -> float:
     """About what a run takes in a step."""
-    return batch**2 * (4 * held_by_stack(architecture) + 8 * 6)
+    return bytes_of_sweep(architecture, batch**2) + 8 * 6 * batch**2
 
 
 def run_stacked(asked: Sequence[Steps]) -> list[AdamRun]:

@@ -255,6 +255,11 @@ class Stacked(ABC):
     def __init__(self, members: Members, W: Weights, X: torch.Tensor, Z: torch.Tensor):
         self.members, self.nodes, self.W, self.X, self.Z = members, members.nodes, W, X, Z
 
+    @classmethod
+    def beside(cls, members: Members) -> float:
+        """Bytes that it holds for each kernel beside arrays over pairs."""
+        return 0.0
+
     @property
     def block(self) -> tuple[slice, torch.Tensor, torch.Tensor]:
         """The place in W[0] of these nodes on the columns used."""

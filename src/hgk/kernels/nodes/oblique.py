@@ -184,6 +184,11 @@ class MapBatch(Band):
 class StackedMaps(Stacked):
     """The same for many kernels."""
 
+    @classmethod
+    def beside(cls, members: Members) -> float:
+        """A, C and what the chain rule makes of them."""
+        return 8 * 8 * len(members.nodes) * len(members.used) ** 2
+
     def __init__(self, members: Members, W: Weights, X: torch.Tensor, Z: torch.Tensor):
         super().__init__(members, W, X, Z)
         self.map = Map(W[0][self.block], *(w[:, :, members.used] for w in members.further(W)))

@@ -21,10 +21,13 @@ def stackable(architecture: Architecture) -> bool:
     return all(kind.stacked is not None for kind in architecture.kinds)
 
 
-def held_by_stack(architecture: Architecture) -> float:
-    """How many arrays over pairs a sweep holds for each kernel, there and back."""
+def bytes_of_sweep(architecture: Architecture, pairs: int, size: int = 4) -> float:
+    """About what a sweep holds for each kernel, there and back; ``size`` is that of a number."""
     nodes = 1 + len(architecture.coordinates) + sum(map(len, architecture.parents))
-    return 2 * nodes + max(kind.stacked.HELD for kind in architecture.kinds if kind.stacked is not None)
+    workers = [(members.kind.stacked, members) for members in architecture.members]
+    held = max((worker.HELD for worker, _ in workers if worker is not None), default=2.0)
+    beside = sum(worker.beside(members) for worker, members in workers if worker is not None)
+    return size * pairs * (2 * nodes + held) + beside
 
 
 class StackedSweep:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from hgk.kernels import StackedSweep, held_by_stack, isolated, stackable
+from hgk.kernels import StackedSweep, bytes_of_sweep, isolated, stackable
 from hgk.learners.default.leaves import (
     LEAF_TRIES,
     LEAST_C,
@@ -24,6 +24,7 @@ from hgk.learners.default.leaves import (
     one_by_one,
 )
 from hgk.machines import StackedRows, stacks
+from hgk.optimisers.steps import Steps
 from hgk.optimisers.together import bytes_of_run, run_stacked
 from hgk.solvers import inverse_factor, stacked_cholesky
 
@@ -31,14 +32,13 @@ from hgk.solvers import inverse_factor, stacked_cholesky
 def learned_together(asked: Sequence[StepsOfNode]) -> list[Handed]:
     """What :meth:`HandingTree.learn` makes of each."""
     tree, architecture = asked[0].tree, asked[0].handed.kernel.architecture
-    if not stackable(architecture):
-        return one_by_one(asked)
+    run_all = run_stacked if stackable(architecture) else Steps.together
     sizes = [min(one.plan.batch, len(one.tree.parts.members(one.node))) for one in asked]
     handed = [one.handed for one in asked]
     for load in stacks(sizes, lambda size: bytes_of_run(architecture, size), tree.rows.X.device):
         steps = {i: asked[i].tree.steps_of(asked[i].node, asked[i].handed, asked[i].plan) for i in load}
         known = {i: one for i, one in steps.items() if one is not None}
-        for i, run in zip(known, run_stacked(list(known.values())) if known else [], strict=True):
+        for i, run in zip(known, run_all(list(known.values())) if known else [], strict=True):
             handed[i] = handed_on(run)
     return handed
 
@@ -50,7 +50,7 @@ def trained_together(asked: Sequence[TrainingOfLeaf]) -> list[Leaf]:
         return one_by_one(asked)
 
     def need(size: int) -> float:
-        return size**2 * (4 * held_by_stack(architecture) + 8 * 5)
+        return bytes_of_sweep(architecture, size**2) + 8 * 5 * size**2
 
     leaves: dict[int, Leaf] = {}
     for load in stacks([len(one.members) for one in asked], need, device):
