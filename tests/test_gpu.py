@@ -26,7 +26,8 @@ from hgk.learners.default.average import Trial
 from hgk.learners.default.effort import LearningEffort
 from hgk.learners.default.kinds import all_kinds, mixed
 from hgk.learners.default.learner import Fit
-from hgk.machines import Rows, train
+from hgk.learners.default.leaves import Handed, HandingTree, LeafPlan, TrainingOfLeaf, assembled, metric, one_by_one
+from hgk.machines import InLeaves, Rows, partition, train
 from hgk.optimisers import Adam
 from hgk.optimisers.annealing import LONGEST_EDGE, Annealing, anneal
 from hgk.optimisers.armijo import Descending, descend
@@ -37,7 +38,7 @@ from hgk.optimisers.steps import Steps
 from hgk.progress import Progress
 from hgk.search import fold_numbers, lam_grid, search
 from hgk.targets import FewValues
-from tasks import ClippedAt, features, task_of
+from tasks import ClippedAt, default_settings, features, task_of
 
 HERE = torch.cuda.is_available()
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and compiled.installed()
@@ -604,3 +605,97 @@ def test_too_many_rows_for_the_device_get_a_sentence():
     kernel = HierarchicalKernel.of(inhomogeneous(1), np.ones((1, 1)))
     with pytest.raises(MemoryError, match=r"needs .* GiB and .* GiB are free; use at most about \d+ rows"):
         kernel.matrix(torch.zeros(10_000_000, 1, device=DEVICE))
+
+
+# -------------------------------------------------------------------------------------------------------- leaves
+
+
+def tree_of(rows, kernel, size):
+    parts = partition(rows.X, metric(kernel, rows.X), size, np.random.default_rng(0))
+    return HandingTree(rows, parts, 0, 0.1, Progress())
+
+
+@gpu
+def test_partitions_are_the_processors():
+    rows, kernel = random_rows(3000), random_kernel(ARCHITECTURES["all kinds"])
+    here, away = (tree_of(r, kernel, 200).parts for r in (rows, rows.to(DEVICE)))
+    assert torch.equal(here.order, away.order)
+    assert torch.equal(here.directions, away.directions)
+    X = random_rows(1000, seed=1).X
+    assert float((here.route(X) == away.route(X.to(DEVICE)).cpu()).double().mean()) > 0.999
+
+
+@gpu
+@pytest.mark.parametrize("name", ["all kinds", "two exponents", "depth 3, uneven"])
+def test_leaves_together_are_those_one_by_one(name):
+    rows, kernel, plan = (
+        random_rows(3000, weighted=True),
+        random_kernel(ARCHITECTURES[name]),
+        LeafPlan(200, 4, 0.1, 101),
+    )
+    kernel = kernel.with_weights([w.abs() for w in kernel.W])
+    ways = [(rows, one_by_one), (rows.to(DEVICE), one_by_one), (rows.to(DEVICE), SideBySide().fulfil)]
+    grown = []
+    for mine, fulfil in ways:
+        tree = tree_of(mine, kernel, 200)
+        nodes = [-1 - leaf for leaf in range(len(tree.parts))]
+        known = tree.hand_down(Handed(kernel, 0.5), nodes, plan, fulfil)
+        asked = [TrainingOfLeaf(known[node], mine, tree.parts.members(node), 1.0) for node in nodes]
+        leaves = fulfil(asked)
+        assert all(leaf.alpha.device == mine.X.device for leaf in leaves)
+        machine = assembled(mine, mine.X.float(), tree.parts, leaves, Handed(kernel, 0.5), None)
+        grown.append((known, machine(mine.X[:500]).cpu()))
+    for known, t in grown[1:]:
+        for node, handed in known.items():
+            for w, v in zip(handed.kernel.W, grown[0][0][node].kernel.W, strict=True):
+                assert w.device.type == "cpu"
+                torch.testing.assert_close(w, v, rtol=0, atol=5e-3)
+        # a leaf may take another factor of its width where two are as good but for rounding
+        assert float((t - grown[0][1]).abs().mean()) < 1e-3
+
+
+@gpu
+@pytest.mark.parametrize("exact", [700, 10_000], ids=["beyond the exact machine", "beside it"])
+@pytest.mark.parametrize("estimator", [HGKRegressor, HGKClassifier])
+def test_a_fit_in_leaves_is_as_good_as_the_processors(estimator, exact, monkeypatch):
+    monkeypatch.setattr("hgk.learners.default.learner.exact_rows", lambda device: exact)
+    monkeypatch.setattr("hgk.learners.default.division.best_share", lambda *_: 0.3)
+    X, y = make_friedman1(3000, noise=0.5, random_state=0)
+    y = y > np.median(y) if estimator is HGKClassifier else y
+    settings = {"effort": LearningEffort(1, 40, 201), "divided": 1000, "leaf_rows": (200,), "branch_rows": 400}
+    scores, models = [], []
+    with default_settings(**settings, leaf_margin=-100.0):
+        for device in ("cpu", "cuda"):
+            models.append(estimator(random_state=0, device=device).fit(X[:1500], y[:1500]))
+            scores.append(models[-1].score(X[1500:], y[1500:]))
+    assert scores[1] == pytest.approx(scores[0], abs=0.03)
+    away = models[1]
+    assert any(isinstance(part, InLeaves) for part in away.machine_.parts_of())
+    there = away.predict(X), away.loo_predictions_
+    away.set_params(device="cpu").model_.memo.clear()
+    if estimator is HGKRegressor:
+        for one, other in zip(there, (away.predict(X), away.loo_predictions_), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-3 * np.ptp(y))
+
+
+@gpu
+def test_another_loss_in_leaves_is_the_processors(monkeypatch):
+    monkeypatch.setattr("hgk.arrays.memory.EXACT", 400)
+    X, y = make_friedman1(1500, noise=0.5, random_state=0)
+    with default_settings(effort=LearningEffort(1, 20, 201), leaf_rows=(200,), branch_rows=400, leaf_of_loss=200):
+        models = [
+            HGKClassifier(random_state=0, loss="logistic", device=device).fit(X[:700], y[:700] > 14)
+            for device in ("cpu", "cuda")
+        ]
+    here, away = (model.predict_proba(X[700:])[:, 1] for model in models)
+    np.testing.assert_allclose(away, here, atol=1e-3)
+
+
+@gpu
+def test_one_leaf_fits_where_many_do_not(monkeypatch):
+    rows, kernel = random_rows(600).to(DEVICE), random_kernel(ARCHITECTURES["all kinds"])
+    asked = [TrainingOfLeaf(Handed(kernel, 0.5), rows, part, 1.0) for part in torch.arange(600).split(150)]
+    many = SideBySide().fulfil(asked)
+    monkeypatch.setattr("hgk.machines.stacked.available_memory", lambda device: 0)
+    for one, other in zip(SideBySide().fulfil(asked), many, strict=True):
+        torch.testing.assert_close(one.alpha, other.alpha, rtol=1e-4, atol=1e-4)

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hgk.arrays import counted_memory, device_of, on_device, packed, threads_for, unpacked
 from hgk.estimators import checks, parameters
 from hgk.estimators.fitted import FittedAttributes
-from hgk.estimators.preparation import Prepared, check_size, executor_for, inputs_of, prepare_table, task_of
+from hgk.estimators.preparation import Prepared, check_size, device_for, executor_for, inputs_of, prepare_table, task_of
 from hgk.events import Event, GridChosen, LamChosen
 from hgk.inputs import Marks, is_mixed, precision_remarks, split
 from hgk.kernels import Architecture, grouped
@@ -83,7 +83,8 @@ class HGKEstimator(FittedAttributes, BaseEstimator, ABC):
             return self._fit(X, y, sample_weight)
 
     def _fit(self, X, y, sample_weight):
-        loss, device = self.check_parameters(), device_of(self.device)
+        loss = self.check_parameters()
+        device_of(self.device)  # an absent one is an error, before any work
         columns, y, weight, count = self._read(X, y, sample_weight)
         target, learner = self.make_target(y, weight, loss), self._preset()
         prepared = self._prepare(columns, target.encode(y), weight, count, learner)
@@ -91,8 +92,9 @@ class HGKEstimator(FittedAttributes, BaseEstimator, ABC):
 
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         learner = self._learner(learner, prepared)
+        device = device_for(self.device, rows, target, loss, learner)
         task = task_of(rows.to(device), target, loss, features, self.lam, rng)
-        executor = executor_for(self.device, self.n_jobs, learner)
+        executor = executor_for(device, self.n_jobs, learner)
         check_size(learner, task, executor)
         with threads_for(len(rows), device), on_device(len(rows), device), Progress(self._callback()) as progress:
             machine, target = learner.learn(task, rng, progress, executor)

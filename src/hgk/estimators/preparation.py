@@ -112,7 +112,15 @@ def task_of(
     return replace(task, distinct=rows, origin=torch.from_numpy(pieces.origin)) if divided else task
 
 
-def executor_for(device: str, n_jobs: int | None, learner: Learner) -> Executor:
+def device_for(name: str, rows: Rows, target: Target, loss: Loss, learner: Learner) -> torch.device:
+    """Where a fit is computed: other losses than least squares are solved in main memory, so that leaves of theirs are
+    grown there.
+    """
+    in_leaves = learner.any_loss_in_leaves and len(rows) > exact_rows(AT_REST)
+    return AT_REST if in_leaves and not problem_for(loss, target).exact else device_of(name)
+
+
+def executor_for(device: str | torch.device, n_jobs: int | None, learner: Learner) -> Executor:
     """``n_jobs`` workers; None is one, or as many as torch has threads for a learner that does not use them itself."""
     if device_of(device) != AT_REST:
         return SideBySide()  # the device does one thing after another

@@ -19,3 +19,4 @@ from hgk.kernels.pruning import pruned
 from hgk.kernels.sweeps import compiled
 from hgk.kernels.sweeps.batch import BatchSweep, batch_sweep
 from hgk.kernels.sweeps.plain import Sweep
+from hgk.kernels.sweeps.stacked import StackedSweep, bytes_of_sweep, isolated, stackable

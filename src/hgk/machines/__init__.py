@@ -9,6 +9,7 @@ from hgk.machines.mean import MeanOfMachines
 from hgk.machines.of_loss import FINE, OfLoss
 from hgk.machines.partition import Direction, Partition, partition, principal_direction, random_direction
 from hgk.machines.rows import Rows, clipped_risk, weighted_quantile, wrong_classes
+from hgk.machines.stacked import StackedRows, padded, stacks
 
 __all__ = [
     "FINE",
@@ -24,11 +25,14 @@ __all__ = [
     "Part",
     "Partition",
     "Rows",
+    "StackedRows",
     "Sum",
     "clipped_risk",
+    "padded",
     "partition",
     "principal_direction",
     "random_direction",
+    "stacks",
     "train",
     "train_on_centres",
     "weighted_quantile",

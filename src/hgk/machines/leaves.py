@@ -17,9 +17,10 @@ import torch
 
 from hgk.arrays import accelerated
 from hgk.executor import Threads
-from hgk.kernels import HierarchicalKernel
+from hgk.kernels import HierarchicalKernel, stackable
 from hgk.machines.base import Machine, Sum
 from hgk.machines.exact import Exact
+from hgk.machines.leaves_stacked import fill_stacked
 from hgk.machines.partition import Partition
 from hgk.machines.rows import Rows
 from hgk.storable import expect, real, storable
@@ -79,7 +80,9 @@ class InLeaves(Sum):
         return self.stand_in
 
     def __call__(self, X: torch.Tensor) -> torch.Tensor:
-        """Leaf by leaf; operations are too small to be shared by threads, so that leaves are."""
+        """Leaf by leaf; operations are too small to be shared by threads, so that leaves are. An accelerator takes many
+        leaves at once.
+        """
         t, rows, groups = X.new_zeros(len(X), self.outputs), X.to(self.X.dtype), _groups(self.partition.route(X))
 
         def fill(groups: Sequence[tuple[torch.Tensor, int]]) -> None:
@@ -91,6 +94,9 @@ class InLeaves(Sum):
                 else:
                     t[mine] = self._fallback(X[mine]).to(t)
 
+        if accelerated(X) and stackable(self.kernel.architecture):
+            fill_stacked(self, rows, [group for group in groups if len(self.partition.rows(group[1]))], t)
+            groups = [group for group in groups if not len(self.partition.rows(group[1]))]
         workers = 1 if accelerated(X) or len(groups) < MANY_LEAVES else torch.get_num_threads()
         if workers == 1:
             fill(groups)

@@ -40,7 +40,7 @@ class RecordedRun(AdamRun):
         )
         self.moments = [(m.to(device), s.to(device)) for m, s in self.moments]
         steps = range(self.settings.steps)
-        self.batches = torch.from_numpy(np.stack([self._draw() for _ in steps])).to(device)
+        self.batches = torch.from_numpy(np.stack([self.draw() for _ in steps])).to(device)
         self.paces = torch.tensor([pace(i, self.settings) for i in steps], dtype=torch.float64, device=device)
         self.place = torch.zeros(1, dtype=torch.int64, device=device)
         self.found = torch.zeros(len(steps), 2, dtype=torch.float64, device=device)  # J and log λ

@@ -22,6 +22,7 @@ Penalties, both as a share of var(y) so that they mean the same for every target
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,6 +58,29 @@ def pace(i: int, settings: Adam) -> float:
     """η_i √(1-β₂^(i+1)) / (1-β₁^(i+1)): the step along m / √s, whose moments start at 0."""
     start = math.sqrt(1 - BETA2 ** (i + 1)) / (1 - BETA1 ** (i + 1))
     return one_cycle(i, settings.steps, settings.rate) * start
+
+
+def weights_at(theta: Sequence[torch.Tensor], live: Sequence[torch.Tensor]) -> Weights:
+    """W at θ, the logarithms of the layers, then linear maps, then log λ; of one run, or of several stacked."""
+    logs, maps = theta[: len(live)], theta[len(live) : -1]
+    return (*(torch.where(mask, t.exp(), 0.0) for t, mask in zip(logs, live, strict=True)), *maps)
+
+
+def move(
+    theta: Sequence[torch.Tensor],
+    starts: Sequence[torch.Tensor],
+    moments: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    gradient: Sequence[torch.Tensor],
+    pace: float | torch.Tensor,
+) -> None:
+    """One step of θ and its moments, within bounds; of one run, or of several stacked."""
+    for t, g, (m, s) in zip(theta, gradient, moments, strict=True):
+        m.mul_(BETA1).add_(g, alpha=1 - BETA1)
+        s.mul_(BETA2).addcmul_(g, g, value=1 - BETA2)
+        t.sub_(pace * m / (s.sqrt() + 1e-12))
+    for t, start in zip(theta, starts, strict=False):
+        t.clamp_(start + LOWEST, start + HIGHEST)
+    theta[-1].clamp_(*LAM_BOUNDS)
 
 
 class Watch:
@@ -122,8 +146,7 @@ class AdamRun:
     @property
     def weights(self) -> Weights:
         """W where θ lies."""
-        logs, maps = self.theta[: self.depth], self.theta[self.depth : -1]
-        return (*(torch.where(live, t.exp(), 0.0) for t, live in zip(logs, self.live, strict=True)), *maps)
+        return weights_at(self.theta, self.live)
 
     @property
     def lam(self) -> float:
@@ -162,13 +185,14 @@ class AdamRun:
         """The mean criterion of the last ten steps."""
         return float(np.mean(self.values[-10:])) if self.values else float("nan")
 
-    def _draw(self) -> np.ndarray:
+    def draw(self) -> np.ndarray:
+        """Numbers of fresh rows."""
         n = len(self.rows)
         return self.rng.choice(n, min(n, self.settings.batch), replace=False)
 
     def _batch(self) -> Rows:
         """Fresh rows."""
-        return self.rows[torch.from_numpy(self._draw()).to(self.rows.X.device)]
+        return self.rows[torch.from_numpy(self.draw()).to(self.rows.X.device)]
 
     def advance(self) -> None:
         """One step on fresh rows."""
@@ -187,8 +211,8 @@ class AdamRun:
         X = batch.X.float()
         sweep = self._sweep(W, X)
         evaluation = self.criterion(sweep.matrix(), batch.Y, self.theta[-1].exp(), batch.weight, batch.count)
-        dW = sweep.backward(evaluation.dK.to(X))
-        gradient = [w * dw for w, dw in zip(W[: self.depth], dW, strict=False)] + list(dW[self.depth :])
+        dW = [dw.to(w.device) for w, dw in zip(W, sweep.backward(evaluation.dK.to(X)), strict=True)]
+        gradient = [w * dw for w, dw in zip(W[: self.depth], dW, strict=False)] + dW[self.depth :]
         self._penalise(gradient, W)
         return evaluation.value, [*gradient, evaluation.dlog_lam.to(self.theta[-1])]
 
@@ -209,10 +233,4 @@ class AdamRun:
                     gradient[place] += slope
 
     def _update(self, gradient: list[torch.Tensor], pace: float | torch.Tensor) -> None:
-        for t, g, (m, s) in zip(self.theta, gradient, self.moments, strict=True):
-            m.mul_(BETA1).add_(g, alpha=1 - BETA1)
-            s.mul_(BETA2).addcmul_(g, g, value=1 - BETA2)
-            t.sub_(pace * m / (s.sqrt() + 1e-12))
-        for t, start in zip(self.theta, self.start, strict=False):
-            t.clamp_(start + LOWEST, start + HIGHEST)
-        self.theta[-1].clamp_(*LAM_BOUNDS)
+        move(self.theta, self.start, self.moments, gradient, pace)

@@ -9,6 +9,7 @@ from hgk.solvers.least_squares import Cholesky, Spectral
 from hgk.solvers.newton import Newton
 from hgk.solvers.nystrom import Nystrom
 from hgk.solvers.path import CholeskyPath
+from hgk.solvers.stacked import inverse_factor, stacked_cholesky
 
 __all__ = [
     "Ask",
@@ -24,8 +25,10 @@ __all__ = [
     "Spectral",
     "Status",
     "choose",
+    "inverse_factor",
     "register",
     "solver_for",
+    "stacked_cholesky",
     "unregister",
 ]
 

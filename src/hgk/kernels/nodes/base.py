@@ -5,6 +5,7 @@ which computes all their exponents S_i over pairs of rows, and ∂J/∂W from N_
 
     Tiles     any tile of pairs of two sets of rows X, Z
     Batch     the pairs of one batch of rows, laid out by shift (:mod:`hgk.kernels.sweeps.batch`)
+    Stacked   the pairs of many kernels of one tree at once (:mod:`hgk.kernels.sweeps.stacked`)
 
 A kind of your own is a subclass of :class:`NodeKind`, or of :class:`hgk.kernels.nodes.ColumnKind` if S_i is a sum over
 columns; nothing else needs to know of it.
@@ -74,6 +75,11 @@ class NodeKind(ABC):
     def batch(self, members: Members, W: Weights, X: torch.Tensor, buffers: Buffers) -> Batch:
         """The worker for one batch of rows; by default it goes through tiles."""
         return Band(members, W, X, buffers)
+
+    @property
+    def stacked(self) -> type[Stacked] | None:
+        """The worker for many kernels at once; None where there is none, so that they are taken one by one."""
+        return None
 
     # ----------------------------------------------------------------- weights
 
@@ -237,6 +243,37 @@ class Band(Batch):
         return band
 
 
+class Stacked(ABC):
+    """The nodes of one kind in B kernels of one tree, each on a pair of row sets of its own.
+
+    Arrays of W have an axis for the kernels in front, and lie where the rows lie. X and Z, (B, rows, columns), are
+    centred. ``HELD`` is how many arrays over pairs it holds for each kernel, beside those it is given.
+    """
+
+    HELD = 2.0
+
+    def __init__(self, members: Members, W: Weights, X: torch.Tensor, Z: torch.Tensor):
+        self.members, self.nodes, self.W, self.X, self.Z = members, members.nodes, W, X, Z
+
+    @classmethod
+    def beside(cls, members: Members) -> float:
+        """Bytes that it holds for each kernel beside arrays over pairs."""
+        return 0.0
+
+    @property
+    def block(self) -> tuple[slice, torch.Tensor, torch.Tensor]:
+        """The place in W[0] of these nodes on the columns used."""
+        return slice(None), *self.members.block
+
+    @abstractmethod
+    def fill(self, E: torch.Tensor) -> None:
+        """-S_i into E[:, i], for E of shape (B, nodes of the tree, rows of X, rows of Z)."""
+
+    @abstractmethod
+    def accumulate(self, N: torch.Tensor, grads: Weights) -> None:
+        """Add ∂J/∂W, given N_i as N[:, i]."""
+
+
 # ---------------------------------------------------------------------------------- squared distances by products
 
 
@@ -246,16 +283,16 @@ def factors(x: torch.Tensor, z: torch.Tensor, v2: torch.Tensor | float) -> tuple
     [2 v² x, -Σ v² x², 1] · [x', 1, -Σ v² x'²]ᵀ
     """
     xv, zv = x * v2, z * v2
-    left = torch.cat([2 * xv, -(x * xv).sum(1, keepdim=True), x.new_ones(len(x), 1)], 1)
-    return left, torch.cat([z, z.new_ones(len(z), 1), -(z * zv).sum(1, keepdim=True)], 1)
+    left = torch.cat([2 * xv, -(x * xv).sum(-1, keepdim=True), torch.ones_like(x[..., :1])], -1)
+    return left, torch.cat([z, torch.ones_like(z[..., :1]), -(z * zv).sum(-1, keepdim=True)], -1)
 
 
 def squared_sums(x: torch.Tensor, z: torch.Tensor, N: torch.Tensor) -> torch.Tensor:
     """Σ N (x_j - x'_j)² = Σ_a x_aj² ρ_a - 2 x_jᵀ N x'_j + Σ_b x'_bj² κ_b, for all columns by one product."""
-    p = x.shape[1]
-    product = N @ torch.cat([z, z**2, z.new_ones(len(z), 1)], 1)
-    terms = x**2 * product[:, 2 * p :] - 2 * x * product[:, :p] + product[:, p : 2 * p]
-    return terms.sum(0, dtype=torch.float64).cpu()
+    p = x.shape[-1]
+    product = N @ torch.cat([z, z**2, torch.ones_like(z[..., :1])], -1)
+    terms = x**2 * product[..., 2 * p :] - 2 * x * product[..., :p] + product[..., p : 2 * p]
+    return terms.sum(-2, dtype=torch.float64)
 
 
 def mean_squares(X: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ from typing import cast
 
 import torch
 
-from hgk.arrays import Buffers
+from hgk.arrays import Buffers, blocks
 from hgk.kernels.nodes.base import (
     LOG2E,
     Batch,
@@ -22,6 +22,7 @@ from hgk.kernels.nodes.base import (
     Members,
     NodeKind,
     Pair,
+    Stacked,
     Tiles,
     Weights,
     factors,
@@ -67,6 +68,10 @@ class ColumnKind(NodeKind):
 
     def batch(self, members: Members, W: Weights, X: torch.Tensor, buffers: Buffers) -> Batch:
         return DistanceBatch(members, W, X, buffers)
+
+    @property
+    def stacked(self) -> type[Stacked] | None:
+        return StackedDistances
 
 
 class ColumnTiles(Tiles):
@@ -143,7 +148,7 @@ class DistanceTiles(ColumnTiles):
         grads[0][place] -= 2 * self.V[place] * sums
         x, z = self.X[pair[0]][:, self.two_valued], self.Z[pair[1]][:, self.two_valued]
         for i in self.nodes if len(self.two_valued) else ():
-            grads[0][i, self.two_valued] -= 2 * self.V[i, self.two_valued] * self.scale * squared_sums(x, z, N[i])
+            grads[0][i, self.two_valued] -= 2 * self.V[i, self.two_valued] * self.scale * squared_sums(x, z, N[i]).cpu()
 
 
 def _gaps(X: torch.Tensor, Z: torch.Tensor) -> torch.Tensor:
@@ -180,3 +185,31 @@ class DistanceBatch(Batch):
     def accumulate(self, start: int, stop: int, N: torch.Tensor, grads: Weights) -> None:
         sums = (N @ self.distances(start, stop).T).double().cpu()
         grads[0][self.members.block] -= 2 * self.W[0][self.members.block] * sums
+
+
+class StackedDistances(Stacked):
+    """δ(x_j - x'_j) of all columns for a slab of rows x, formed again on the way back; then one product."""
+
+    HELD = 6.0  # a slab has as many entries as four of these arrays
+
+    def __init__(self, members: Members, W: Weights, X: torch.Tensor, Z: torch.Tensor):
+        super().__init__(members, W, X, Z)
+        self.V = W[0][self.block]
+        self.columns_of_X, self.columns_of_Z = (rows[..., members.used].mT.contiguous() for rows in (X, Z))
+
+    def slabs(self) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Rows x, and δ of these, B x columns x pairs."""
+        kind, n = cast(ColumnKind, self.members.kind), self.X.shape[1]
+        for rows in blocks(n, 4 * n // len(self.members.used)):
+            D = self.columns_of_X[:, :, rows, None] - self.columns_of_Z[:, :, None]
+            yield rows, kind.delta(D).flatten(2)
+
+    def fill(self, E: torch.Tensor) -> None:
+        V2 = (-(self.V**2)).to(E)
+        for rows, D in self.slabs():
+            E[:, self.nodes, rows] = (V2 @ D).view(len(V2), len(self.nodes), -1, E.shape[3])
+
+    def accumulate(self, N: torch.Tensor, grads: Weights) -> None:
+        for rows, D in self.slabs():
+            sums = N[:, self.nodes, rows].flatten(2) @ D.mT
+            grads[0][self.block] -= 2 * self.V * sums.double()

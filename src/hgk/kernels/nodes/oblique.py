@@ -25,6 +25,7 @@ from hgk.kernels.nodes.base import (
     Members,
     NodeKind,
     Pair,
+    Stacked,
     Tiles,
     Twin,
     Weights,
@@ -83,9 +84,13 @@ class Oblique(NodeKind):
     def batch(self, members: Members, W: Weights, X: torch.Tensor, buffers: Buffers) -> Batch:
         return MapBatch(members, W, X, buffers)
 
+    @property
+    def stacked(self) -> type[Stacked] | None:
+        return StackedMaps
+
 
 class Map:
-    """A = diag(v) (I + P Qᵀ) of one node, or of several in arrays with one more dimension."""
+    """A = diag(v) (I + P Qᵀ) of one node, or of several in arrays with more dimensions."""
 
     def __init__(self, v: torch.Tensor, P: torch.Tensor, Q: torch.Tensor):
         self.v, self.P, self.Q = v[..., None], P, Q
@@ -174,3 +179,32 @@ class MapBatch(Band):
         grads[0][self.members.block] += dv
         for grad, part in zip(self.members.further(grads), (dP, dQ), strict=True):
             grad[:, self.members.used] += part
+
+
+class StackedMaps(Stacked):
+    """The same for many kernels."""
+
+    @classmethod
+    def beside(cls, members: Members) -> float:
+        """A, C and what the chain rule makes of them."""
+        return 8 * 8 * len(members.nodes) * len(members.used) ** 2
+
+    def __init__(self, members: Members, W: Weights, X: torch.Tensor, Z: torch.Tensor):
+        super().__init__(members, W, X, Z)
+        self.map = Map(W[0][self.block], *(w[:, :, members.used] for w in members.further(W)))
+        self.x, self.z = (rows[:, None, :, members.used] for rows in (X, Z))
+
+    def fill(self, E: torch.Tensor) -> None:
+        A = self.map.A.to(E)
+        left, right = factors(self.x @ A, self.z @ A, 1.0)
+        E[:, self.nodes] = left @ right.mT
+
+    def accumulate(self, N: torch.Tensor, grads: Weights) -> None:
+        x, z, N = self.x, self.z, N[:, self.nodes]
+        cross = x.mT @ (N @ z)
+        within = x.mT @ (N.sum(3)[..., None] * x) + z.mT @ (N.sum(2)[..., None] * z)
+        C = (within - cross - cross.mT).double()
+        dv, dP, dQ = self.map.backward(-2 * C @ self.map.A)
+        grads[0][self.block] += dv
+        for grad, part in zip(self.members.further(grads), (dP, dQ), strict=True):
+            grad[:, :, self.members.used] += part

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from hgk.arrays import Buffers
-from hgk.kernels.nodes.base import Members, Pair, Tiles, Twin, Weights, factors, mean_squares, squared_sums
+from hgk.kernels.nodes.base import Members, Pair, Stacked, Tiles, Twin, Weights, factors, mean_squares, squared_sums
 from hgk.kernels.nodes.columns import ColumnKind, ColumnTiles
 from hgk.storable import storable
 
@@ -45,6 +45,10 @@ class Smooth(ColumnKind):
     def tiles(self, members: Members, W: Weights, X: torch.Tensor, Z: torch.Tensor, buffers: Buffers) -> Tiles:
         return ProductTiles(members, W, X, Z, buffers)
 
+    @property
+    def stacked(self) -> type[Stacked] | None:
+        return StackedProducts
+
 
 class ProductTiles(ColumnTiles):
     """Of every node by one matrix product of width |I_i| + 2."""
@@ -60,5 +64,20 @@ class ProductTiles(ColumnTiles):
     def accumulate(self, pair: Pair, N: Mapping[int, torch.Tensor], grads: Weights) -> None:
         for i in self.nodes:
             index = self.index[i]
-            sums = squared_sums(self.X[pair[0]][:, index], self.Z[pair[1]][:, index], N[i])
+            sums = squared_sums(self.X[pair[0]][:, index], self.Z[pair[1]][:, index], N[i]).cpu()
             grads[0][i, index] -= 2 * self.V[i, index] * sums
+
+
+class StackedProducts(Stacked):
+    """The same for many kernels, node by node."""
+
+    def fill(self, E: torch.Tensor) -> None:
+        for i, index in zip(self.nodes, self.members.columns, strict=True):
+            v2 = (self.W[0][:, i, index] ** 2).to(E)[:, None]
+            left, right = factors(self.X[..., index], self.Z[..., index], v2)
+            E[:, i] = left @ right.mT
+
+    def accumulate(self, N: torch.Tensor, grads: Weights) -> None:
+        for i, index in zip(self.nodes, self.members.columns, strict=True):
+            sums = squared_sums(self.X[..., index], self.Z[..., index], N[:, i])
+            grads[0][:, i, index] -= 2 * self.W[0][:, i, index] * sums

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hgk.arrays import accelerated
+from hgk.arrays import in_place
 from hgk.events import LeavesChosen, LeavesJudged
 from hgk.learners.default.average import Trial, mean_lam, told
 from hgk.learners.default.effort import SPEED
@@ -59,7 +59,7 @@ def plans(fit: Fit, chosen: Sequence[Trial]) -> list[LeafPlan]:
     settings, n = fit.settings, len(fit.task.rows)
     place = 0 if fit.exact else 1
     sizes = [int(share * n) + 1 for share in settings.leaf_shares] if fit.exact else list(settings.leaf_rows)
-    c = float(fit.task.lams[0] * fit.task.rows.weight.sum()) if len(fit.task.lams) == 1 else None
+    c = float(fit.task.lams[0]) * float(fit.task.rows.weight.sum()) if len(fit.task.lams) == 1 else None
     tied = all(kernel.architecture.tied for trial in chosen for kernel in trial.kernels[:1])
     steps, rate = 0 if tied else settings.leaf_steps[place], settings.leaf_rates[place]
     return [LeafPlan(size, steps, rate, min(size // 2 + 1, settings.leaf_batch), c) for size in sizes]
@@ -69,7 +69,8 @@ def judge_division(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> 
     """Compare leaves with the machine on all rows, on rows that no gradient has seen; None if that is as good."""
     task, settings = fit.task, fit.settings
     few_or_other_loss = len(task.whole) <= settings.divided or not fit.wanted.problem.exact
-    if few_or_other_loss or accelerated(task.rows.X) or fit.progress.cut():
+    halves_are_too_large = fit.exact and in_place(len(task.whole))  # an accelerator's exact machine takes more rows
+    if few_or_other_loss or halves_are_too_large or fit.progress.cut():
         return None
     judged = _best_plan(fit, chosen, budget)
     if judged is None:

@@ -25,8 +25,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from hgk.arrays import accelerated
 from hgk.criteria import invert
 from hgk.events import LeavesGrown
+from hgk.executor import Request
 from hgk.kernels import HierarchicalKernel
 from hgk.machines import Direction, InLeaves, Machine, Partition, Rows, partition, principal_direction, random_direction
 from hgk.optimisers import Adam
@@ -37,17 +39,20 @@ from hgk.solvers.least_squares import cholesky
 if TYPE_CHECKING:
     from hgk.executor import Executor
     from hgk.learners.default.settings import Settings
+    from hgk.optimisers.runs import AdamRun
 
-RunJobs = Callable[[Sequence[Callable]], list]
+Fulfil = Callable[[Sequence[Request]], list]
 # Factors by which a leaf may change its width and c, one after the other as long as that helps, and how often.
 NARROWER, QUIETER, LEAF_TRIES = 0.8, 0.5, 2
 # Rows of a leaf up to which it does, since every try takes a factor and its inverse.
 TUNED = 1500
+# Leaves that a device trains between two words about it.
+ON_A_DEVICE = 256
 # c below this drowns in the rounding of a kernel matrix in single precision.
 LEAST_C = 1e-3
-# Rounding that predictions of a leaf may have, in standard deviations of its labels; rows by which it is measured; and
-# factors of c until that holds.
-ROUNDING, CHECKED, RAISE, RAISES = 0.01, 64, 4.0, 6
+# Rounding that predictions of a leaf may have, in standard deviations of its labels; that of a product in Σ |α|; rows
+# by which it is measured; and factors of c until that holds.
+ROUNDING, UNIT, CHECKED, RAISE, RAISES = 0.01, 1e-6, 64, 4.0, 6
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,7 @@ class HandingTree:
                 waiting += reversed(self.parts.children[node].tolist())
         return leaves
 
-    def hand_down(self, handed: Handed, nodes: Sequence[int], plan: LeafPlan, run: RunJobs) -> dict[int, Handed]:
+    def hand_down(self, handed: Handed, nodes: Sequence[int], plan: LeafPlan, fulfil: Fulfil) -> dict[int, Handed]:
         """The kernels of these nodes, level by level, from that of the top."""
         if not plan.steps:
             return dict.fromkeys(nodes, handed)
@@ -136,29 +141,57 @@ class HandingTree:
                 node = self.parent[node]
         while wanted:
             level = sorted(node for node in wanted if self.parent[node] in known)
-            jobs = [partial(self.learn, node, known[self.parent[node]], plan) for node in level]
-            known |= zip(level, run(jobs), strict=True)
+            asked = [StepsOfNode(self, node, known[self.parent[node]], plan) for node in level]
+            known |= zip(level, fulfil(asked), strict=True)
             wanted -= set(level)
         return {node: known[node] for node in nodes}
 
     def learn(self, node: int, handed: Handed, plan: LeafPlan) -> Handed:
         """Some steps on rows of the node."""
+        steps = self.steps_of(node, handed, plan)
+        return handed if steps is None else handed_on(steps.alone())
+
+    def steps_of(self, node: int, handed: Handed, plan: LeafPlan) -> Steps | None:
+        """These steps; None where there is nothing to learn, or no time."""
         rng, members = np.random.default_rng([self.seed, node + len(self.parts)]), self.parts.members(node)
         members = members if self.seen is None else members[self.seen[members]]
         if self.progress.cut() or len(members) < 2 or handed.kernel.architecture.tied:
-            return handed
+            return None
         batch = min(plan.batch, len(members))
         if len(members) > plan.steps * batch:  # as many as will be drawn
             members = members[torch.from_numpy(np.sort(rng.choice(len(members), plan.steps * batch, replace=False)))]
         settings = Adam(plan.steps, batch, plan.rate, map_penalty=self.map_penalty)
         mine = self.rows[members]
         weight = batch * float(mine.weight.mean())  # of a batch
-        run = Steps(settings, handed.kernel, mine, rng, Progress(), lam=handed.c / weight, often=True).alone()
-        return Handed(run.result(), run.lam * weight)
+        return Steps(settings, handed.kernel, mine, rng, Progress(), lam=handed.c / weight, often=True)
 
 
-def one_by_one(jobs: Sequence[Callable]) -> list:
-    return [job() for job in jobs]
+def handed_on(run: AdamRun) -> Handed:
+    """What a node has made of what was handed down to it."""
+    return Handed(run.result(), run.lam * run.settings.batch * float(run.rows.weight.mean()))
+
+
+@dataclass(frozen=True, eq=False)
+class StepsOfNode(Request):
+    """What :meth:`HandingTree.learn` says, of nodes that have kernels of one tree."""
+
+    tree: HandingTree
+    node: int
+    handed: Handed
+    plan: LeafPlan
+
+    def alone(self) -> Handed:
+        return self.tree.learn(self.node, self.handed, self.plan)
+
+    @classmethod
+    def together(cls, requests):
+        from hgk.learners.default.leaves_together import learned_together  # which takes what is defined here
+
+        return learned_together(requests)
+
+
+def one_by_one(requests: Sequence[Request]) -> list:
+    return [request.alone() for request in requests]
 
 
 # ----------------------------------------------------------------------------------------------------------- leaves
@@ -197,11 +230,34 @@ def holds(leaf: Leaf, rows: Rows) -> bool:
 
     Where c is small, coefficients are large and cancel; what they sum to may then be rounding alone.
     """
+    allowed = ROUNDING**2 * float(rows.Y.var(0).mean())
+    if (UNIT * float(leaf.alpha.abs().sum(0).max())) ** 2 <= allowed:
+        return True
     part = torch.arange(0, len(rows), -(-len(rows) // CHECKED))
     some, residual = rows[part], (leaf.c / rows.weight[part, None] + leaf.ridge_added) * leaf.alpha[part]
     t = leaf.kernel.multiply(some.X.float(), rows.X.float(), leaf.alpha.float(), often=True).double()
-    rounding = (t - (some.Y - residual)).square().mean()
-    return bool(rounding <= ROUNDING**2 * some.Y.var(0).mean() + residual.square().mean() / 100)
+    rounding = float((t - (some.Y - residual)).square().mean())
+    return rounding <= allowed + float(residual.square().mean()) / 100
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingOfLeaf(Request):
+    """What :func:`trained` says, of leaves that have kernels of one tree."""
+
+    handed: Handed
+    rows: Rows
+    members: torch.Tensor
+    clip: float
+    c: float | None = None
+
+    def alone(self) -> Leaf:
+        return trained(self.handed, self.rows[self.members], self.clip, self.c)
+
+    @classmethod
+    def together(cls, requests):
+        from hgk.learners.default.leaves_together import trained_together  # which takes what is defined here
+
+        return trained_together(requests)
 
 
 def _smallest(value: Callable[[float], float], start: float, factor: float, tries: int) -> float:
@@ -268,14 +324,15 @@ class LeafTrial:
         self.rows, self.kernels, self.settings, self.clip = rows, [*kernels, *kernels][:2], settings, clip
         self.rest = rest
         self.scales = [metric(handed.kernel, rows.X) for handed in self.kernels]
-        whole = partition(rows.X, self.scales[0], largest, rng, index=rest)
+        X = rows.X.cpu()
+        whole = partition(X, self.scales[0], largest, rng, index=rest)
         self.tree = HandingTree(rows, whole, int(rng.integers(2**32)), settings.map_penalty, progress)
         leaf, numbers = whole.route(rows.X[out]).cpu(), rng.permutation(len(whole))[: settings.branches]
         self.branches = []
         for number in sorted(numbers.tolist()):
             members = whole.rows(number)
             parts = [
-                partition(rows.X, scale, smallest, rng, direction_of(t), index=members)
+                partition(X, scale, smallest, rng, direction_of(t), index=members)
                 for t, scale in enumerate(self.scales)
             ]
             seeds = rng.integers(2**32, size=2).tolist()
@@ -289,9 +346,10 @@ class LeafTrial:
 
     def judge(self, plan: LeafPlan, executor: Executor) -> Judgement:
         begun, nodes = time.monotonic(), [-1 - branch.number for branch in self.branches]
-        known = [self.tree.hand_down(handed, nodes, plan, executor.run) for handed in self.kernels]
+        known = [self.tree.hand_down(handed, nodes, plan, executor.fulfil) for handed in self.kernels]
+        within = executor.fulfil if accelerated(self.rows.X) else one_by_one
         jobs = [
-            partial(self._grow, branch.trees[t], known[t][-1 - branch.number], branch.out, plan)
+            partial(self._grow, branch.trees[t], known[t][-1 - branch.number], branch.out, plan, within)
             for t in range(2)
             for branch in self.branches
         ]
@@ -315,15 +373,15 @@ class LeafTrial:
         return float(np.mean(executor.run([partial(error, *leaf) for leaf in looked_at])))
 
     def _grow(
-        self, tree: HandingTree, handed: Handed, out: torch.Tensor, plan: LeafPlan
+        self, tree: HandingTree, handed: Handed, out: torch.Tensor, plan: LeafPlan, fulfil: Fulfil
     ) -> tuple[torch.Tensor, list[tuple[Handed, torch.Tensor]]]:
         """Predictions of the rows set aside, and the leaves with their rows."""
         nodes = tree.leaves_of(plan.size)
-        known, leaf_of = tree.hand_down(handed, nodes, plan, one_by_one), tree.parts.route(self.rows.X[out]).cpu()
+        known, leaf_of = tree.hand_down(handed, nodes, plan, fulfil), tree.parts.route(self.rows.X[out]).cpu()
         t, leaves = self.rows.Y.new_zeros(len(out), self.rows.Y.shape[1]), []
-        for node in nodes:
-            members = tree.parts.members(node)
-            leaf = trained(known[node], self.rows[members], self.clip, plan.c)
+        asked = [TrainingOfLeaf(known[node], self.rows, tree.parts.members(node), self.clip, plan.c) for node in nodes]
+        for node, request, leaf in zip(nodes, asked, fulfil(asked), strict=True):
+            members = request.members
             leaves.append((Handed(leaf.kernel, leaf.c), members))
             start, stop = tree.parts.span(node)
             mine = ((leaf_of >= start) & (leaf_of < stop)).nonzero()[:, 0]
@@ -370,15 +428,15 @@ def grow(
     parts = partition(rows.X, metric(handed.kernel, rows.X), plan.size, rng, direction_of(number))
     tree = HandingTree(rows, parts, int(rng.integers(2**32)), settings.map_penalty, progress)
     nodes = [-1 - leaf for leaf in range(len(parts))]
-    known = tree.hand_down(handed, nodes, plan, executor.run)
+    known = tree.hand_down(handed, nodes, plan, executor.fulfil)
     leaves: list[Leaf] = []
-    at_once = 8 * executor.workers
+    at_once = ON_A_DEVICE if accelerated(rows.X) else 8 * executor.workers
     for start in range(0, len(nodes), at_once):
         if progress.cut():
             break
         due = nodes[start : start + at_once]
-        leaves += executor.run(
-            [partial(trained, known[node], rows[tree.parts.members(node)], clip, plan.c) for node in due]
+        leaves += executor.fulfil(
+            [TrainingOfLeaf(known[node], rows, tree.parts.members(node), clip, plan.c) for node in due]
         )
         progress.report(LeavesGrown(partition=number, done=len(leaves), of=len(nodes)))
     if not leaves:

@@ -75,7 +75,7 @@ class LossLeaves:
         seed, penalty = int(fit.rng.integers(2**32)), fit.settings.map_penalty
         tree = HandingTree(fit.task.rows, parts, seed, penalty, fit.progress, self.seen)
         nodes = [-1 - leaf for leaf in range(len(parts))]
-        known = tree.hand_down(top, nodes, plan, fit.executor.run)
+        known = tree.hand_down(top, nodes, plan, fit.executor.fulfil)
         if self.c is None:
             self.c = self._choose_c(parts, [known[node] for node in nodes])
         leaves, at_once = list[LeafOfLoss](), 4 * fit.executor.workers

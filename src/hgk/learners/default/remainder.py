@@ -15,6 +15,7 @@ clearly better.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -53,12 +54,13 @@ def with_remainder(fit: Fit, chosen: list[Trial], budget: Budget | None) -> list
     few_rows = fit.task.rows.given < settings.many or len(fit.judges) > 1
     if few_rows or fit.learner.build is not None or not kinds or chosen[0].name == PLAIN:
         return chosen
+    rng = deepcopy(fit.rng)  # what is drawn for fits without a remainder stays the same
     for number in range(settings.remainders):
         if fit.progress.cut() or (budget is not None and _seconds(fit, budget) > SHARE_OF_REMAINDER * budget.left):
             break
-        left, watched = leftover(fit, chosen)
-        trial = learned_on(fit, left, watched, f"{REMAINDER} {number + 1}" if number else REMAINDER)
-        better = None if trial is None else together(fit, chosen, trial)
+        left, watched = leftover(fit, chosen, rng)
+        trial = learned_on(fit, left, watched, rng, f"{REMAINDER} {number + 1}" if number else REMAINDER)
+        better = None if trial is None else averaged_with(fit, chosen, trial)
         if better is None:
             break
         chosen = better
@@ -78,10 +80,10 @@ def rounds(settings: Settings) -> tuple[tuple[int, int], tuple[int, int]]:
     return (steps // 2, batch), (settings.second_steps[0], settings.second_batch)
 
 
-def leftover(fit: Fit, chosen: Sequence[Trial]) -> tuple[Rows, Rows]:
+def leftover(fit: Fit, chosen: Sequence[Trial], rng: np.random.Generator) -> tuple[Rows, Rows]:
     """Rows that gradients may see and those to be watched, with residuals of machines trained without them."""
     (judge,), settings, rows = fit.judges.values(), fit.settings, fit.task.rows
-    order = judge.training[torch.from_numpy(fit.rng.permutation(len(judge.training)))]
+    order = judge.training[torch.from_numpy(rng.permutation(len(judge.training)))]
     halves = order[: settings.remainder_rows].chunk(2)
     trained = [half[: settings.judge] for half in halves]
     residuals = [_residuals(fit, chosen, rows[part]) for part in trained]
@@ -103,15 +105,14 @@ def _residuals(fit: Fit, chosen: Sequence[Trial], rows: Rows) -> Callable[[Rows]
     return of
 
 
-def learned_on(fit: Fit, left: Rows, watched: Rows, name: str) -> Trial | None:
+def learned_on(fit: Fit, left: Rows, watched: Rows, rng: np.random.Generator, name: str) -> Trial | None:
     """A tree of the first kind for what is left; None where a first round notices nothing."""
     settings, progress = fit.settings, fit.progress.of(candidate=name)
     deviation = float(((left.Y**2).sum(1) @ left.weight / left.weight.sum()).sqrt())
     if not deviation > 0:
         return None
     left, watched = replace(left, Y=left.Y / deviation), replace(watched, Y=watched.Y / deviation)
-    kind, rng = fit.learner.kinds(fit.task)[0], np.random.default_rng(fit.rng.integers(2**32))
-    architecture = kind.build(fit.task.features)
+    architecture = fit.learner.kinds(fit.task)[0].build(fit.task.features)
     kernel, lam = HierarchicalKernel(architecture, architecture.start(left.spread, rng)), 1e-3
     for number, ((steps, batch), rate) in enumerate(zip(rounds(settings), settings.rates, strict=False)):
         adam = Adam(steps, batch, rate, map_penalty=settings.map_penalty)
@@ -134,7 +135,7 @@ def noticed(run: AdamRun, watched: Rows) -> bool:
     return gain > max(error, NOTICED * watched.mean(before)[0])
 
 
-def together(fit: Fit, chosen: Sequence[Trial], trial: Trial) -> list[Trial] | None:
+def averaged_with(fit: Fit, chosen: Sequence[Trial], trial: Trial) -> list[Trial] | None:
     """The trials with shares of one mean kernel, and its λ and predictions; None where it is not clearly better."""
     (judge,), task = fit.judges.values(), fit.task
     rows, lams = task.rows[judge.out], judge_lams(task, fit.settings)
