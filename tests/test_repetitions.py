@@ -9,13 +9,16 @@ from sklearn.base import clone
 
 from cases import ARCHITECTURES, random_kernel, random_rows
 from hgk import HGKClassifier, HGKQuantileRegressor, HGKRegressor
+from hgk.arrays import memory
 from hgk.criteria import LeaveOneOut
+from hgk.estimators.preparation import task_of as prepared_task
 from hgk.kernels import MeanKernel
 from hgk.losses import Hinge
 from hgk.machines import Rows, train, train_on_centres
 from hgk.progress import Progress
 from hgk.search import Choice, Convex, divide, fold_numbers
-from tasks import task_of
+from hgk.solvers.base import SQUARED
+from tasks import numbers, task_of
 
 N, LAM = 14, 0.02
 
@@ -253,3 +256,57 @@ def test_lambda_counts_rows_as_they_were_given():
     assert rows.size == pytest.approx(500)  # other weights are relative
     assert rows.given == 500
     np.testing.assert_allclose(relative.predict(X), model.predict(X), atol=0.05)
+
+
+def same_and_different(n=60, d=3):
+    """Every third x twice, every fifth a third time, in any order."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d))
+    X = np.concatenate([X, X[::3], X[::5]])[rng.permutation(n + 20 + 12)]
+    return Rows(torch.from_numpy(X), torch.zeros(len(X), 1), torch.ones(len(X), dtype=torch.float64))
+
+
+def test_rows_of_one_x_have_one_number():
+    rows = same_and_different()
+    X = rows.X.numpy()
+    equal = (X[:, None] == X[None]).all(2)
+    assert np.array_equal(rows.same_x[:, None] == rows.same_x[None], equal)
+    assert rows[torch.arange(92)[np.unique(rows.same_x, return_index=True)[1]]].same_x is None
+
+
+def test_a_sample_has_all_rows_of_an_x_or_none_and_every_row_as_often():
+    rows, rng, often = same_and_different(), np.random.default_rng(1), np.zeros(92)
+    for _ in range(3000):
+        drawn = rows.sample.draw(rng, 30)
+        assert len(drawn) == len(set(drawn.tolist())) == 30
+        often[drawn] += 1
+        numbers, counts = np.unique(rows.same_x[drawn], return_counts=True)
+        whole = counts == np.bincount(rows.same_x)[numbers]
+        assert (~whole).sum() <= 1  # the last
+    share = often / 3000
+    assert np.abs(share - 30 / 92).max() < 0.06
+    everything = rows.sample.draw(rng, 92)
+    assert sorted(everything.tolist()) == list(range(92))
+
+
+def test_where_all_x_differ_a_sample_is_any_rows():
+    rows = same_and_different()
+    rows = rows[torch.from_numpy(np.unique(rows.same_x, return_index=True)[1])]
+    drawn = rows.sample.draw(np.random.default_rng(3), 20)
+    assert np.array_equal(drawn, np.random.default_rng(3).choice(60, 20, replace=False))
+
+
+def test_repetitions_are_divided_beyond_the_rows_of_one_kernel_matrix_too(monkeypatch):
+    """Held together, rows set aside would be new x throughout, and new rows of the same table are not."""
+    monkeypatch.setattr(memory, "EXACT", 100)
+    rng = np.random.default_rng(0)
+    rows = Rows(
+        torch.from_numpy(rng.standard_normal((300, 2))),
+        torch.from_numpy(rng.standard_normal((300, 1))),
+        torch.full((300,), 4.0, dtype=torch.float64),
+        torch.full((300,), 4.0, dtype=torch.float64),
+    )
+    task = prepared_task(rows, numbers(), SQUARED, (), None, rng)
+    folds_of_x = [set(task.fold_of[task.origin.numpy() == i]) for i in range(300)]
+    assert np.mean([len(folds) for folds in folds_of_x]) > 2.5
+    assert float(task.rows.repetitions.sum()) == 1200

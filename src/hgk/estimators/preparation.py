@@ -99,8 +99,9 @@ def _encoder(merged: Merged, reader: Reader, learner: Learner, steps: bool) -> t
 def task_of(
     rows: Rows, target: Target, loss: Loss, features: tuple[Feature, ...], lam: float | None, rng: np.random.Generator
 ) -> Task:
-    """Repetitions of a row go to all folds; in fewer pieces, if there would be too many for a kernel matrix."""
-    count, most = rows.repetitions.cpu().numpy(), max(len(rows), exact_rows(rows.X.device))
+    """Repetitions of a row go to all folds; in fewer pieces, if there would be too many for a kernel matrix of all."""
+    count, limit = rows.repetitions.cpu().numpy(), exact_rows(rows.X.device)
+    most = limit if len(rows) <= limit else float("inf")
     folds, strata = min(FOLDS, int(rows.given)), target.strata(rows.Y.cpu().numpy())
     for portions in (float("inf"), 2, 1):
         pieces = divide(count, folds, rng, strata, portions)

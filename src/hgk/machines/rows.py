@@ -4,11 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 
+from hgk.arrays import blocks
 from hgk.storable import expect, real, storable
+
+# Rows that are compared at a time.
+MIXED = 2**16
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Draws rows such that those of one x come together, as they do among all rows.
+
+    Rows of one x may differ in y. Were some of them missing from a sample, the others would seem to have no noise.
+    """
+
+    rows: int
+    order: np.ndarray | None = None  # rows, x after x; None where no two have the same
+    starts: np.ndarray | None = None  # of every x, and the end
+
+    @classmethod
+    def of(cls, rows: int, same_x: np.ndarray | None) -> Sample:
+        if same_x is None:
+            return cls(rows)
+        order = np.argsort(same_x, kind="stable")
+        starts = np.flatnonzero(np.diff(same_x[order], prepend=-1))
+        return cls(rows, order, np.append(starts, rows))
+
+    def draw(self, rng: np.random.Generator, many: int) -> np.ndarray:
+        """So many different rows, of the last x perhaps not all."""
+        if self.order is None or self.starts is None:
+            return rng.choice(self.rows, many, replace=False)
+        different = len(self.starts) - 1
+        drawn = rng.choice(different, min(different, many), replace=False)
+        counts = np.diff(self.starts)[drawn]
+        ends = counts.cumsum()
+        within = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+        return self.order[np.repeat(self.starts[drawn], counts) + within][:many]
 
 
 @storable
@@ -38,6 +75,26 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.X)
+
+    @cached_property
+    def same_x(self) -> np.ndarray | None:
+        """A number for every different x, row by row; None where no two rows have the same."""
+        X = self.X.cpu().numpy()
+        direction = np.random.default_rng(0).standard_normal(X.shape[1])
+        mixed = np.concatenate([(X[block] * direction).sum(1) for block in blocks(len(X), MIXED)])
+        order = np.argsort(mixed, kind="stable")
+        new = np.ones(len(X), dtype=bool)
+        near = np.flatnonzero(mixed[order[1:]] == mixed[order[:-1]]) + 1
+        new[near] = (X[order[near]] != X[order[near - 1]]).any(1)
+        if new.all():
+            return None
+        numbers = np.empty(len(X), dtype=np.int64)
+        numbers[order] = np.cumsum(new) - 1
+        return numbers
+
+    @cached_property
+    def sample(self) -> Sample:
+        return Sample.of(len(self), self.same_x)
 
     @property
     def repetitions(self) -> torch.Tensor:

@@ -187,8 +187,7 @@ class AdamRun:
 
     def draw(self) -> np.ndarray:
         """Numbers of fresh rows."""
-        n = len(self.rows)
-        return self.rng.choice(n, min(n, self.settings.batch), replace=False)
+        return self.rows.sample.draw(self.rng, min(len(self.rows), self.settings.batch))
 
     def _batch(self) -> Rows:
         """Fresh rows."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 # Shares of the time left that judging leaves may take, and growing them.
 SHARE_OF_TRIAL, SHARE_OF_LEAVES = 0.25, 0.7
-# Standard errors by which larger leaves have to be better.
-LARGER = 0.5
 # Rows set aside below which nothing is decided.
 FEWEST_JUDGED = 20
 
@@ -62,7 +60,7 @@ def plans(fit: Fit, chosen: Sequence[Trial]) -> list[LeafPlan]:
     c = float(fit.task.lams[0]) * float(fit.task.rows.weight.sum()) if len(fit.task.lams) == 1 else None
     tied = all(kernel.architecture.tied for trial in chosen for kernel in trial.kernels[:1])
     steps, rate = 0 if tied else settings.leaf_steps[place], settings.leaf_rates[place]
-    return [LeafPlan(size, steps, rate, min(size // 2 + 1, settings.leaf_batch), c) for size in sizes]
+    return [LeafPlan(size, steps, rate, max(size // 4 + 1, settings.leaf_batch), c) for size in sizes]
 
 
 def judge_division(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> Division | None:
@@ -127,7 +125,7 @@ def _compared(fit: Fit, trial: LeafTrial, options: list[LeafPlan]) -> Judgement 
         if _stopped(fit):
             return None
         option = _judged(fit, trial, plan)
-        if not _better(option, best, rows, LARGER):
+        if not _better(option, best, rows, 0.0):
             break
         best = option
     if fit.exact or not best.plan.steps:

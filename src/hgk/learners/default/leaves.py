@@ -30,7 +30,17 @@ from hgk.criteria import invert
 from hgk.events import LeavesGrown
 from hgk.executor import Request
 from hgk.kernels import HierarchicalKernel
-from hgk.machines import Direction, InLeaves, Machine, Partition, Rows, partition, principal_direction, random_direction
+from hgk.machines import (
+    Direction,
+    InLeaves,
+    Machine,
+    Partition,
+    Rows,
+    Sample,
+    partition,
+    principal_direction,
+    random_direction,
+)
 from hgk.optimisers import Adam
 from hgk.optimisers.steps import Steps
 from hgk.progress import Progress
@@ -159,7 +169,8 @@ class HandingTree:
             return None
         batch = min(plan.batch, len(members))
         if len(members) > plan.steps * batch:  # as many as will be drawn
-            members = members[torch.from_numpy(np.sort(rng.choice(len(members), plan.steps * batch, replace=False)))]
+            same_x = None if self.rows.same_x is None else self.rows.same_x[members.numpy()]
+            members = members[torch.from_numpy(np.sort(Sample.of(len(members), same_x).draw(rng, plan.steps * batch)))]
         settings = Adam(plan.steps, batch, plan.rate, map_penalty=self.map_penalty)
         mine = self.rows[members]
         weight = batch * float(mine.weight.mean())  # of a batch
@@ -320,6 +331,7 @@ class LeafTrial:
         settings: Settings,
         progress: Progress,
         clip: float,
+        directions: Callable[[int], Direction] = direction_of,
     ):
         self.rows, self.kernels, self.settings, self.clip = rows, [*kernels, *kernels][:2], settings, clip
         self.rest = rest
@@ -332,8 +344,7 @@ class LeafTrial:
         for number in sorted(numbers.tolist()):
             members = whole.rows(number)
             parts = [
-                partition(X, scale, smallest, rng, direction_of(t), index=members)
-                for t, scale in enumerate(self.scales)
+                partition(X, scale, smallest, rng, directions(t), index=members) for t, scale in enumerate(self.scales)
             ]
             seeds = rng.integers(2**32, size=2).tolist()
             trees = [HandingTree(rows, p, s, settings.map_penalty, progress) for p, s in zip(parts, seeds, strict=True)]

@@ -83,15 +83,15 @@ class Settings:
 
     # Different rows beyond which leaves are tried. Where a machine on all rows is exact, these shares of them are the
     # sizes of leaves to choose from, beyond these numbers of rows; then steps of a node and their rate, with an exact
-    # machine and beyond, and rows per step: half a leaf, and at most so many.
+    # machine and beyond, and rows per step: a quarter of a leaf, and at least so many.
     divided: int = 10_000
     leaf_shares: tuple[float, ...] = (0.5,)
     leaf_rows: tuple[int, ...] = (1000, 2000, 4000)
     leaf_steps: tuple[int, int] = (8, 5)
     leaf_rates: tuple[float, float] = (0.05, 0.2)
-    leaf_batch: int = 1001
+    leaf_batch: int = 501
     # Leaves are judged in so many branches of so many rows.
-    branches: int = 6
+    branches: int = 4
     branch_rows: int = 8_000
     # Partitions that are averaged: at most and at least so many, and so many rows in all in between.
     partitions: tuple[int, int] = (4, 2)
