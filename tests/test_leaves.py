@@ -363,6 +363,7 @@ def test_c_is_raised_where_predictions_in_single_precision_would_be_rounding_alo
     asked = trained(Handed(flat, 1e-3), rows, 9.0, given_c=1e-5)
     assert not holds(asked, rows)
     monkeypatch.setattr(leaves, "LEAST_C", 1e-5)
+    monkeypatch.setattr(leaves, "TUNED", 0)
     leaf = trained(Handed(flat, 1e-5), rows, 9.0)
     assert leaf.c > 1e-5  # raised
     assert holds(leaf, rows)

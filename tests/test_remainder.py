@@ -1,6 +1,7 @@
 """A tree for what the chosen ones leave: residuals of machines that have not seen the rows, its share, and its use."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from hgk.machines import Rows
 from hgk.progress import Progress
 from tasks import default_settings, task_of
 
-D, LAM = 6, 1e-3
+D, LAM, LAMS = 6, 1e-3, tuple(10.0 ** np.arange(-7, 1))
 # A kernel that sees the first column alone.
 FIRST = HierarchicalKernel.of(inhomogeneous(D), [[2.0, *[0.0] * (D - 1)]])
 SETTINGS = Settings(many=300, few=100, judge=250, judged=200, watched=100, second_steps=(10, 10), first=(60, 201))
@@ -35,10 +36,10 @@ def together_only(n=1200, seed=0, interaction=1.0, frequency=3):
     return X, np.clip(y + 0.05 * rng.standard_normal(n), -1, 1)
 
 
-def fit_of(X, y, settings=SETTINGS, count=None):
-    weight = torch.ones(len(y), dtype=torch.float64) if count is None else count.clone()
-    rows = Rows(torch.from_numpy(X), torch.from_numpy(y)[:, None], weight, count)
-    task = task_of(rows, lams=tuple(10.0 ** np.arange(-7, 1)))
+def fit_of(X, y, settings=SETTINGS, count=None, lams=LAMS):
+    weight = torch.ones(len(X), dtype=torch.float64) if count is None else count.clone()
+    rows = Rows(torch.from_numpy(X), torch.from_numpy(y).reshape(len(X), -1), weight, count)
+    task = task_of(rows, lams=lams)
     fit = Fit(Default(settings), task, np.random.default_rng(0), Progress(), Threads(1))
     return fit, [Trial("first", [FIRST], LAM, torch.zeros_like(rows.Y))]
 
@@ -90,8 +91,58 @@ def test_where_nothing_is_left_but_noise_the_trials_stay():
     assert not of_kind(fit.progress.history, Chosen)
 
 
+@dataclass
+class NoTime:
+    """A budget of which nothing is left."""
+
+    slowness: float = 1.0
+    left: float = 1.0
+
+    def steps(self, steps, batch, kinds):
+        return 1e9
+
+    def judging(self, kinds, folds, workers):
+        return 0.0
+
+
+@pytest.mark.parametrize("lams", [(1e-4,), LAMS])
+def test_a_given_lam_stays_and_several_outputs_are_left_together(lams):
+    X, y = together_only()
+    fit, chosen = fit_of(X, np.column_stack([y, -0.5 * y]), lams=lams)
+    trials = with_remainder(fit, chosen, None)
+    assert trials[-1].remainder
+    assert trials[0].t.shape == (len(y), 2)
+    assert all(t.lam in lams or len(lams) > 1 for t in trials)
+
+
+def test_last_steps_begin_with_lam_for_the_kernels_part():
+    """As leaves do, see below; the tree for what is left takes none."""
+    X, y = together_only()
+    fit, chosen = fit_of(X, y)
+    trials = with_remainder(fit, chosen, None)
+    asked = []
+
+    class Asked(Exception):
+        pass
+
+    def fulfil(requests):
+        asked.extend(requests)
+        raise Asked
+
+    fit.executor = SimpleNamespace(fulfil=fulfil)
+    with pytest.raises(Asked):
+        fit._last_steps(trials, LearningEffort(1, 5, 101, last_steps=3, last_batch=200))
+    (request,), n = asked, len(y)
+    (first,) = handed(trials, n)
+    assert request.lam * 200 == pytest.approx(first.c)
+
+
 def test_few_rows_a_given_tree_and_no_time_leave_nothing_to_look_for():
     X, y = together_only()
+    fit, chosen = fit_of(X, y)
+    assert with_remainder(fit, chosen, NoTime()) is chosen
+    fit.progress.stopped = True
+    assert with_remainder(fit, chosen, None) is chosen
     fit, chosen = fit_of(X, y, replace(SETTINGS, many=5000))
     assert with_remainder(fit, chosen, None) is chosen
     fit, chosen = fit_of(X, y, replace(SETTINGS, remainders=0))

@@ -310,3 +310,11 @@ def test_repetitions_are_divided_beyond_the_rows_of_one_kernel_matrix_too(monkey
     folds_of_x = [set(task.fold_of[task.origin.numpy() == i]) for i in range(300)]
     assert np.mean([len(folds) for folds in folds_of_x]) > 2.5
     assert float(task.rows.repetitions.sum()) == 1200
+
+
+def test_few_different_x_are_not_drawn_one_at_a_time():
+    """With all rows of an x together a batch would be one x, in which no column differs."""
+    rng = np.random.default_rng(0)
+    X = torch.from_numpy(rng.integers(0, 2, (3000, 3)).astype(float))
+    rows = Rows(X, torch.zeros(3000, 1), torch.ones(3000, dtype=torch.float64))
+    assert len(np.unique(rows.same_x[rows.sample.draw(rng, 201)])) == 8

@@ -100,7 +100,8 @@ def task_of(
     rows: Rows, target: Target, loss: Loss, features: tuple[Feature, ...], lam: float | None, rng: np.random.Generator
 ) -> Task:
     """Repetitions of a row go to all folds; in fewer pieces, if there would be too many for a kernel matrix of all."""
-    count, limit = rows.repetitions.cpu().numpy(), exact_rows(rows.X.device)
+    count, problem = rows.repetitions.cpu().numpy(), problem_for(loss, target)
+    limit = exact_rows(rows.X.device if problem.exact else AT_REST)
     most = limit if len(rows) <= limit else float("inf")
     folds, strata = min(FOLDS, int(rows.given)), target.strata(rows.Y.cpu().numpy())
     for portions in (float("inf"), 2, 1):
@@ -108,7 +109,7 @@ def task_of(
         if len(pieces.origin) <= most:
             break
     lams = lam_grid(rows.size) if lam is None else np.array([float(lam)])
-    task = Task(pieces.of(rows), pieces.fold_of, lams, target, features, problem_for(loss, target))
+    task = Task(pieces.of(rows), pieces.fold_of, lams, target, features, problem)
     divided = len(pieces.origin) > len(rows)
     return replace(task, distinct=rows, origin=torch.from_numpy(pieces.origin)) if divided else task
 

@@ -13,8 +13,8 @@ import torch
 from hgk.arrays import blocks
 from hgk.storable import expect, real, storable
 
-# Rows that are compared at a time.
-MIXED = 2**16
+# Rows that are compared at a time; and different x that a sample has at least, if rows of one x are to come together.
+HASHED, DIFFERENT = 2**16, 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +22,7 @@ class Sample:
     """Draws rows such that those of one x come together, as they do among all rows.
 
     Rows of one x may differ in y. Were some of them missing from a sample, the others would seem to have no noise.
+    Where an x has so many rows that few x would make up a sample, any rows are drawn.
     """
 
     rows: int
@@ -38,7 +39,7 @@ class Sample:
 
     def draw(self, rng: np.random.Generator, many: int) -> np.ndarray:
         """So many different rows, of the last x perhaps not all."""
-        if self.order is None or self.starts is None:
+        if self.order is None or self.starts is None or int(np.diff(self.starts).max()) > many // DIFFERENT:
             return rng.choice(self.rows, many, replace=False)
         different = len(self.starts) - 1
         drawn = rng.choice(different, min(different, many), replace=False)
@@ -81,7 +82,7 @@ class Rows:
         """A number for every different x, row by row; None where no two rows have the same."""
         X = self.X.cpu().numpy()
         direction = np.random.default_rng(0).standard_normal(X.shape[1])
-        mixed = np.concatenate([(X[block] * direction).sum(1) for block in blocks(len(X), MIXED)])
+        mixed = np.concatenate([(X[block] * direction).sum(1) for block in blocks(len(X), HASHED)])
         order = np.argsort(mixed, kind="stable")
         new = np.ones(len(X), dtype=bool)
         near = np.flatnonzero(mixed[order[1:]] == mixed[order[:-1]]) + 1

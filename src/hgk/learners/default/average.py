@@ -47,6 +47,11 @@ def mean_lam(trials: Sequence[Trial]) -> float:
     return float(np.exp(np.mean([np.log(trial.lam) for trial in trials])))
 
 
+def learned_part(trials: Sequence[Trial]) -> float:
+    """The share of the kernels that were learned for the labels in the mean of all: p k and c are as k and c / p."""
+    return sum(trial.share for trial in trials if not trial.remainder) / sum(trial.share for trial in trials)
+
+
 class Averages:
     """Averages of trials, by their errors on the rows set aside."""
 

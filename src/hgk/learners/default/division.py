@@ -11,7 +11,7 @@ import torch
 
 from hgk.arrays import in_place
 from hgk.events import LeavesChosen, LeavesJudged
-from hgk.learners.default.average import Trial, mean_lam, told
+from hgk.learners.default.average import Trial, learned_part, mean_lam, told
 from hgk.learners.default.effort import SPEED
 from hgk.learners.default.leaves import Handed, Judgement, LeafPlan, LeafTrial, best_share, grow
 from hgk.machines import InLeaves, Machine, MeanOfMachines, Rows, train, train_on_centres
@@ -47,9 +47,8 @@ class Division:
 
 def handed(chosen: Sequence[Trial], n: float) -> list[Handed]:
     """The kernels that leaves begin with, the best kind's first, and c = nλ for the part that they have in the mean."""
-    learned = [trial for trial in chosen if not trial.remainder]
-    part = sum(trial.share for trial in learned) / sum(trial.share for trial in chosen)
-    return [Handed(kernel, trial.lam * n / part) for trial in learned for kernel in trial.kernels[:1]]
+    n, learned = n / learned_part(chosen), [trial for trial in chosen if not trial.remainder]
+    return [Handed(kernel, trial.lam * n) for trial in learned for kernel in trial.kernels[:1]]
 
 
 def plans(fit: Fit, chosen: Sequence[Trial]) -> list[LeafPlan]:
@@ -160,7 +159,9 @@ def _seconds(fit: Fit, plan: LeafPlan, budget: Budget) -> float:
 
 
 def _judged(fit: Fit, trial: LeafTrial, plan: LeafPlan) -> Judgement:
-    judgement, rows = trial.judge(plan, fit.executor), fit.task.rows[trial.index]
+    # rows that were given several times are in several pieces here, and in one when all leaves are grown
+    pieces = replace(plan, size=round(plan.size * len(fit.task.rows) / len(fit.task.whole)))
+    judgement, rows = replace(trial.judge(pieces, fit.executor), plan=plan), fit.task.rows[trial.index]
     event = LeavesJudged(
         size=plan.size,
         steps=plan.steps,

@@ -25,7 +25,16 @@ from hgk.events import Centres, Optimism, Planned, Refined
 from hgk.executor import Executor, Search
 from hgk.kernels import HierarchicalKernel, pruned
 from hgk.learners.base import Learned, Learner
-from hgk.learners.default.average import PLAIN, Averages, Trial, choose_kinds, mean_lam, optimism, trial_of
+from hgk.learners.default.average import (
+    PLAIN,
+    Averages,
+    Trial,
+    choose_kinds,
+    learned_part,
+    mean_lam,
+    optimism,
+    trial_of,
+)
 from hgk.learners.default.division import Division, divided, division_of_loss, judge_division, on_few_centres
 from hgk.learners.default.effort import SPEED, Budget, LearningEffort, centres_for, usual_effort
 from hgk.learners.default.judge import Judge, Judges, Verdict, at_every_lam, held_out, judge_lams, judge_plain
@@ -220,7 +229,7 @@ class Fit:
     ) -> list[Trial]:
         """Measure optimism, then some last steps of the learned kernels on all rows, where there are many."""
         if budget is not None and self.task.rows.given >= self.settings.many:
-            steps, batch = budget.last(len(chosen), self.executor.workers)
+            steps, batch = budget.last(sum(not t.remainder for t in chosen), self.executor.workers)
             effort = replace(effort, last_steps=steps, last_batch=batch)
         if self.wanted.problem.exact and not self.wanted.target.classes and not self.progress.stopped:
             self._report_optimism(chosen, division)
@@ -246,7 +255,7 @@ class Fit:
         With larger batches still, and at so low a rate that what was chosen stays what it is, also the width that the
         trial's ``batch`` wants; c = nλ is that of the judge.
         """
-        rows, n = self.task.rows, len(self.task.rows)
+        rows, n, part = self.task.rows, len(self.task.rows), learned_part(chosen)
         learned = [(t, kernel) for t in chosen if t.name != PLAIN and not t.remainder for kernel in t.kernels]
         rate = self.settings.rates[2]
         settings = Adam(effort.last_steps, min(n, effort.last_batch), rate, map_penalty=self.settings.map_penalty)
@@ -257,7 +266,7 @@ class Fit:
                 rows,
                 child,
                 self.progress.of(candidate=trial.name),
-                lam=trial.lam * n / settings.batch,
+                lam=trial.lam / part * n / settings.batch,
             )
             for (trial, kernel), child in zip(learned, self.rng.spawn(len(learned)), strict=True)
         ]

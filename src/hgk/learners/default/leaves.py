@@ -239,7 +239,8 @@ def _solved(kernel: HierarchicalKernel, K: torch.Tensor, rows: Rows, c: float) -
 def holds(leaf: Leaf, rows: Rows) -> bool:
     """Whether predictions in single precision are those that the coefficients stand for, f(x_i) = y_i - c α_i / s_i.
 
-    Where c is small, coefficients are large and cancel; what they sum to may then be rounding alone.
+    Where c is small, coefficients are large and cancel; what they sum to may then be rounding alone. Up to a hundredth
+    of the labels' deviation, or a tenth of the residuals', does no harm.
     """
     allowed = ROUNDING**2 * float(rows.Y.var(0).mean())
     if (UNIT * float(leaf.alpha.abs().sum(0).max())) ** 2 <= allowed:

@@ -51,7 +51,7 @@ SHARE_OF_REMAINDER = 0.1
 def with_remainder(fit: Fit, chosen: list[Trial], budget: Budget | None) -> list[Trial]:
     """The chosen trials, and as many for what they leave as are clearly better with."""
     settings, kinds = fit.settings, fit.learner.kinds(fit.task)
-    few_rows = fit.task.rows.given < settings.many or len(fit.judges) > 1
+    few_rows = len(fit.judges) > 1 or not len(next(iter(fit.judges.values())).watched)
     if few_rows or fit.learner.build is not None or not kinds or chosen[0].name == PLAIN:
         return chosen
     rng = deepcopy(fit.rng)  # what is drawn for fits without a remainder stays the same
@@ -71,7 +71,8 @@ def with_remainder(fit: Fit, chosen: list[Trial], budget: Budget | None) -> list
 
 
 def _seconds(fit: Fit, budget: Budget) -> float:
-    return sum(budget.steps(steps, batch, 1) for steps, batch in rounds(fit.settings))
+    steps = sum(budget.steps(steps, batch, 1) for steps, batch in rounds(fit.settings))
+    return budget.slowness * (steps + 2 * budget.judging(1, 1, 1))  # residuals, and what is compared in the end
 
 
 def rounds(settings: Settings) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -107,7 +108,7 @@ def _residuals(fit: Fit, chosen: Sequence[Trial], rows: Rows) -> Callable[[Rows]
 
 def learned_on(fit: Fit, left: Rows, watched: Rows, rng: np.random.Generator, name: str) -> Trial | None:
     """A tree of the first kind for what is left; None where a first round notices nothing."""
-    settings, progress = fit.settings, fit.progress.of(candidate=name)
+    settings, progress = fit.settings, fit.progress.of(candidate=name, fold=next(iter(fit.judges)))
     deviation = float(((left.Y**2).sum(1) @ left.weight / left.weight.sum()).sqrt())
     if not deviation > 0:
         return None
