@@ -35,6 +35,7 @@ from hgk.learners.default.effort import LearningEffort, usual_effort
 from hgk.learners.default.judge import Judge, judge_lams
 from hgk.learners.default.kinds import columns_of, kinds_for, warped
 from hgk.learners.default.learner import Fit
+from hgk.learners.default.remainder import REMAINDER
 from hgk.machines import OnCentres, Rows, clipped_risk
 from hgk.optimisers import Adam
 from hgk.optimisers.runs import HIGHEST, LOWEST, Watch, one_cycle
@@ -419,7 +420,7 @@ def test_no_gradient_and_no_width_sees_the_rows_set_aside(asked, monkeypatch):
         assert not table & watched
         assert {tuple(row) for row in run.watched.X.tolist()} == watched
     assert not {tuple(row) for row in searched[0].tolist()} & aside
-    assert {event.candidate for _, event in steps} == {"all kinds", "oblique", "maps", "warped"}
+    assert {event.candidate for _, event in steps} == {"all kinds", "oblique", "maps", "warped", REMAINDER}
 
 
 def test_many_features_bring_further_steps_and_a_further_kind():

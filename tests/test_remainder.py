@@ -61,8 +61,10 @@ def test_what_is_left_are_errors_of_machines_that_have_not_seen_the_row(repeated
     assert torch.allclose(left.Y, torch.cat(expected), atol=1e-4)  # single precision
     assert torch.equal(left.X, rows.X[torch.cat([halves[1], halves[0]])])
     assert torch.equal(left.repetitions, rows.repetitions[torch.cat([halves[1], halves[0]])])
-    # what is watched, no gradient sees
+    # what is watched or set aside, no gradient sees
     assert not set(map(tuple, watched.X.tolist())) & set(map(tuple, left.X.tolist()))
+    if not repeated:
+        assert not set(map(tuple, rows.X[judge.out].tolist())) & set(map(tuple, left.X.tolist()))
 
 
 def test_columns_that_matter_only_together_are_found_in_what_is_left():
