@@ -1,6 +1,7 @@
 """How time, memory and error grow with the number of rows, on data whose best possible error is known.
 
-    python experiments/default/growth.py --out experiments/default/growth.jsonl [--rows 10000 100000 1000000]
+    python experiments/default/growth.py --out experiments/default/growth.jsonl [--rows 10000 100000 1000000] \
+        [--device cuda --methods "Ours (default)"]
 
 20 columns, uniform on [-1, 1]; which of them matter depends on the place, as do the details:
 
@@ -27,12 +28,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from hgk.arrays import device_of
 from hgk.bench.methods import METHODS, Effort
 
 sys.path.append(str(Path(__file__).parents[1]))
 from records import Row, circumstances, fill
 
-KEY = ("rows", "method")
+KEY = ("rows", "method", "device")
 NOISE, COLUMNS, JUDGED = 0.2, 20, 10_000
 
 
@@ -50,7 +52,7 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def measured(threads: int, n: int, method: str) -> Row:
+def measured(threads: int, n: int, method: str, device: str) -> Row:
     warnings.simplefilter("ignore")
     torch.set_num_threads(threads)
     X, _, y = drawn(n, 0)
@@ -58,19 +60,21 @@ def measured(threads: int, n: int, method: str) -> Row:
     low, high = y.min(), y.max()
     scaled, f_new = 2 * (y - low) / (high - low) - 1, 2 * (f_new - low) / (high - low) - 1
     before, start = peak(), time.perf_counter()
-    fitted = METHODS[method].fit(X, scaled, 0, Effort(threads))
+    fitted = METHODS[method].fit(X, scaled, 0, Effort(threads, device))
     seconds, memory, start = time.perf_counter() - start, peak() - before, time.perf_counter()
     t = np.clip(np.asarray(fitted.predict(X_new)).reshape(-1), -1, 1)
     per_second = JUDGED / (time.perf_counter() - start)
     row = {"rows": n, "method": method, "error": float(np.mean((t - f_new) ** 2))}
     row |= {"noise": (2 * NOISE / (high - low)) ** 2, "seconds": round(seconds, 1), "memory_MiB": round(memory)}
     row |= {"predictions_per_second": round(per_second), "chosen": fitted.chosen}
-    return row | circumstances("cpu", threads)
+    if device != "cpu":
+        row["device_MiB"] = round(torch.cuda.max_memory_allocated() / 2**20)
+    return row | circumstances(device, threads)
 
 
-def one(threads: int, n: int, method: str) -> Row:
+def one(threads: int, n: int, method: str, device: str) -> Row:
     with get_context("spawn").Pool(1) as pool:
-        return pool.apply(measured, (threads, n, method))
+        return pool.apply(measured, (threads, n, method, device))
 
 
 def main() -> None:
@@ -79,8 +83,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--methods", nargs="+", default=["Ours (default)", "LightGBM"], choices=list(METHODS))
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
-    fill(options.out, product(options.rows, options.methods), partial(one, options.threads), KEY)
+    runs = product(options.rows, options.methods, [str(device_of(options.device))])
+    fill(options.out, runs, partial(one, options.threads), KEY)
 
 
 if __name__ == "__main__":
