@@ -21,6 +21,7 @@ from hgk.criteria import LeaveOneOut
 from hgk.executor import SideBySide, Threads
 from hgk.kernels import HierarchicalKernel, Sweep, compiled, compose, with_kinds
 from hgk.kernels.sweeps.compiled.chains import Slopes
+from hgk.kernels.sweeps.stacked import COMPILED
 from hgk.learners import Default
 from hgk.learners.default.average import Trial
 from hgk.learners.default.effort import LearningEffort
@@ -608,6 +609,34 @@ def test_too_many_rows_for_the_device_get_a_sentence():
 
 
 # -------------------------------------------------------------------------------------------------------- leaves
+
+
+@kernels
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (33, 70), (64, 31)])
+@pytest.mark.parametrize("tree", [FLAT["all kinds"], FLAT["two exponents"], SHAPES["groups and maps"][0]])
+def test_sums_over_columns_of_many_kernels_are_the_plain_ones(tree, n, m, dtype):
+    """Of every kind, into the places of its nodes alone."""
+    rng, device = np.random.default_rng(0), DEVICE
+    X, Z = (torch.from_numpy(rng.standard_normal((3, size, tree.d))).to(device, dtype) for size in (n, m))
+    X[:, :, 0] = X[:, :, 0].sign()  # equal values: distances of 0
+    Z[:, :, 0] = Z[:, :, 0].sign()
+    W = tuple(torch.stack([w.abs() * k for k in (1, 2, 3)]).to(device) for w in random_kernel(tree).W)
+    N = torch.from_numpy(rng.standard_normal((3, len(tree.coordinates), n, m))).to(device, dtype)
+    for members in tree.members:
+        if members.kind.stacked not in COMPILED:
+            continue
+        results = []
+        for kind in (compiled.FusedColumns, members.kind.stacked):
+            E, grads = torch.full_like(N, torch.nan), tuple(torch.zeros_like(w) for w in W)
+            worker = kind(members, W, X, Z)
+            worker.fill(E)
+            worker.accumulate(N, grads)
+            others = [i for i in range(E.shape[1]) if i not in members.nodes]
+            assert bool(E[:, others].isnan().all())
+            results.append((E[:, members.nodes], grads[0]))
+        for ours, theirs in zip(*results, strict=True):
+            assert float((ours - theirs).abs().max() / theirs.abs().max().clamp_min(1e-9)) <= 10 * TOLERANCE[dtype]
 
 
 def tree_of(rows, kernel, size):

@@ -9,7 +9,7 @@ import torch
 
 import hgk
 from hgk import HGKClassifier, HGKRegressor, StoppedEarlyWarning
-from hgk.arrays import memory
+from hgk.arrays import blocks, memory, row_products
 from hgk.cli.explain import row_explained
 from hgk.events import LeavesChosen, LeavesGrown, LeavesJudged, last
 from hgk.insight import contributions, given_rows, influence, regions
@@ -32,11 +32,13 @@ from hgk.machines import (
     MeanOfMachines,
     OnCentres,
     Rows,
+    Sampled,
     partition,
     principal_direction,
     random_direction,
     train,
 )
+from hgk.machines.partition import signs
 from hgk.progress import Progress
 from hgk.report import report
 from hgk.storable import Malformed
@@ -97,6 +99,43 @@ def brute(machine, rows, x, left_out_error):
 
 
 # ------------------------------------------------------------------------------------------------------- partitions
+
+
+@pytest.mark.parametrize("size", [-1, 0, 1, 3, 9])
+def test_blocks_cover_all_rows(size):
+    assert [i for block in blocks(7, size) for i in range(7)[block]] == list(range(7))
+
+
+@pytest.mark.parametrize("columns", [0, 1, 2, 7, 64])
+def test_products_of_rows_are_the_same_for_equal_rows(columns):
+    X, a = torch.randn(50, columns, dtype=torch.float64), torch.randn(columns, dtype=torch.float64)
+    t = row_products(X, a)
+    torch.testing.assert_close(t, X @ a)
+    assert torch.equal(row_products(torch.cat([X[7:8], X]), a)[[0]], t[[7]])
+    assert torch.equal(row_products(X, a.expand(50, -1)), t)
+
+
+def test_signs_are_tosses_of_a_coin():
+    """Balanced, other ones for another seed, and independent of their neighbours."""
+    one, other = (signs(torch.arange(40_000), seed) for seed in (1, 2))
+    assert torch.equal(one.abs(), torch.ones(40_000))
+    for products in (one, one * other, one[1:] * one[:-1], one[8:] * one[:-8]):
+        assert abs(float(products.double().mean())) < 4 / 200
+
+
+def test_directions_are_those_of_the_covariance():
+    """The principal one is its leading eigenvector; random ones have it, for rows that are filled up as well."""
+    Z = torch.randn(2, 60, D, dtype=torch.float64) * torch.tensor([8.0, 2.0, 1.0, 0.5])
+    there = torch.arange(60) < torch.tensor([[60], [35]])
+    Z = (Z - (Z * there[..., None]).sum(1, keepdim=True) / there.sum(1)[:, None, None]) * there[..., None]
+    numbers = torch.arange(120).reshape(2, 60)
+    draws = torch.stack([random_direction(Sampled(Z, numbers, there, seed)) for seed in range(4000)])
+    principal = principal_direction(Sampled(Z, numbers, there, 0))
+    for b in range(2):
+        covariance = Z[b].T @ Z[b]
+        assert float((draws[:, b].T @ draws[:, b] / 4000 - covariance).norm() / covariance.norm()) < 0.1
+        leading = torch.linalg.eigh(covariance).eigenvectors[:, -1]
+        assert float((leading @ principal[b] / principal[b].norm()).abs()) > 1 - 1e-9
 
 
 @pytest.mark.parametrize("direction", [principal_direction, random_direction])

@@ -41,7 +41,7 @@ from hgk.machines import InLeaves, Rows, StackedRows, padded, partition, stacks,
 from hgk.machines import stacked as stacked_rows
 from hgk.optimisers import Adam
 from hgk.optimisers.steps import Steps
-from hgk.optimisers.together import leave_one_out, run_stacked
+from hgk.optimisers.together import ShortRun, leave_one_out, run_stacked
 from hgk.progress import Progress
 from hgk.solvers import inverse_factor, stacked_cholesky
 from hgk.solvers.least_squares import cholesky
@@ -120,6 +120,16 @@ def test_stacked_kernels_on_two_row_sets_and_in_single_precision(name):
         torch.testing.assert_close(S[b, :n, :n], kernel.exponent(rows[mine]), rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("n", [1, 3, 40])
+def test_few_rows_of_many_columns_are_not_left_out(n):
+    """Slabs of rows times columns have at least one row."""
+    tree = with_kinds(two_layers(100, 3, 90), rough=[0, 2])
+    rows, kernel = torch.randn(n + 50, 100, dtype=torch.float64), random_kernel(tree)
+    X, Z = rows[:n], rows[n:]
+    K = StackedSweep(tree, *stack_of([kernel]), torch.ones(1, 50, dtype=torch.bool), X[None], Z[None]).matrix()
+    torch.testing.assert_close(K[0], kernel.matrix(X, Z), rtol=0, atol=1e-12)
+
+
 @dataclass(frozen=True)
 class ToyKind(Smooth):
     """A kind that nobody has said how to compute for many kernels."""
@@ -186,33 +196,23 @@ def test_the_stacked_criterion_is_leave_one_out(lam):
         assert float(dlog_lam[b]) == pytest.approx(float(expected.dlog_lam), rel=1e-3)
 
 
-def steps_of(tree, sizes, batch=40, **more):
-    rows = repeated(300)
-    kernels = [learning(tree, seed) for seed in range(len(sizes))]
-    return [
-        Steps(
-            Adam(4, min(batch, n), 0.1, map_penalty=0.1),
-            kernel,
-            rows[torch.arange(n) + 10 * b],
-            np.random.default_rng(b),
-            Progress(),
-            lam=0.01 * (b + 1),
-            **more,
-        )
-        for b, (kernel, n) in enumerate(zip(kernels, sizes, strict=True))
-    ]
-
-
 @pytest.mark.parametrize("tree", [TREE, inhomogeneous(D)], ids=["all kinds", "one node"])
 @pytest.mark.parametrize("sizes", [[200, 90, 40, 23], [60]], ids=["several", "one"])
 def test_steps_of_many_nodes_are_those_of_each(tree, sizes):
-    for ours, theirs in zip(
-        run_stacked(steps_of(tree, sizes)), [s.alone() for s in steps_of(tree, sizes)], strict=True
-    ):
-        assert ours.step == theirs.step == 4
-        np.testing.assert_allclose(ours.values, theirs.values, rtol=1e-5)
-        assert ours.lam == pytest.approx(theirs.lam, rel=1e-6)
-        for w, v, start in zip(ours.result().W, theirs.result().W, theirs.kernel.W, strict=True):
+    rows, runs, alone, weights = repeated(300), [], [], []
+    for b, n in enumerate(sizes):
+        members, kernel, rng = torch.arange(n) + 10 * b, learning(tree, b), np.random.default_rng(b)
+        mine, batch = rows[members], min(40, n)
+        batches = [members[torch.from_numpy(mine.sample.draw(rng, batch))] for _ in range(4)]
+        weights.append(batch * float(mine.weight.mean()))
+        runs.append(ShortRun(kernel, 0.01 * (b + 1) * weights[-1], members, batches))
+        settings, same = Adam(4, batch, 0.1, map_penalty=0.1), np.random.default_rng(b)
+        alone.append(Steps(settings, kernel, mine, same, Progress(), lam=0.01 * (b + 1)).alone())
+    results = run_stacked(runs, rows, settings, Progress())
+    for (kernel, c), theirs, weight in zip(results, alone, weights, strict=True):
+        assert theirs.step == 4
+        assert c == pytest.approx(theirs.lam * weight, rel=1e-6)
+        for w, v, start in zip(kernel.W, theirs.result().W, theirs.kernel.W, strict=True):
             assert w.device.type == "cpu"
             torch.testing.assert_close(w, v, rtol=0, atol=1e-4)
             assert not torch.allclose(v, start, rtol=2e-2, atol=2e-2)  # they have gone some way
@@ -230,7 +230,9 @@ def test_kernels_are_handed_down_as_one_by_one(few, seen, monkeypatch):
     if few:
         monkeypatch.setattr(stacked_rows, "available_memory", lambda device: 0)
     take = run_stacked
-    monkeypatch.setattr(leaves_together, "run_stacked", lambda asked: loads.append(len(asked)) or take(asked))
+    monkeypatch.setattr(
+        leaves_together, "run_stacked", lambda asked, *more: loads.append(len(asked)) or take(asked, *more)
+    )
     apart = torch.arange(500) % 5 > 0 if seen else None
     tree, plan = tree_of(rows, seen=apart), LeafPlan(60, 3, 0.1, 50)
     start, nodes = Handed(learning(TREE), 0.5), [-1 - leaf for leaf in range(len(tree.parts))]

@@ -39,7 +39,7 @@ from hgk.learners.default.average import choose_kinds
 from hgk.learners.default.division import handed, machine_beside, plans
 from hgk.learners.default.learner import Fit, Trials
 from hgk.learners.default.leaves import Handed, LeafPlan, LeafTrial, direction_of, metric, trained
-from hgk.machines import Direction, Machine, Rows, principal_direction, random_direction
+from hgk.machines import Direction, Machine, Rows, Sampled, principal_direction, random_direction
 
 sys.path.append(str(Path(__file__).parents[1]))
 from records import append, circumstances, missing
@@ -84,13 +84,16 @@ def gradient_direction(machine: Machine, X: torch.Tensor, scale: torch.Tensor) -
     deviation = X[:: max(1, len(X) // 500)].double().std(0)
     used = (scale > 0) & (deviation > 0)
 
-    def direction(Z: torch.Tensor, rows: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+    def of_node(rows: torch.Tensor) -> torch.Tensor:
         x, shift = X[rows[:: -(-len(rows) // ASKED)]].float(), torch.diag(STEP * deviation).float()[:, None]
         moved = torch.stack([x + shift, x - shift])  # (2, columns, rows, columns)
         t = machine.kernel.multiply(moved.flatten(0, 2), machine.X.float(), machine.alpha.float(), often=True)
         slopes = t.reshape(2, len(deviation), -1).diff(dim=0)[0].double()
         leading = torch.linalg.eigh(slopes @ slopes.T).eigenvectors[:, -1]
         return torch.where(used, leading / (deviation * scale).clamp_min(1e-300), 0.0)
+
+    def direction(sampled: Sampled) -> torch.Tensor:
+        return torch.stack([of_node(rows[there]) for rows, there in zip(sampled.rows, sampled.there, strict=True)])
 
     return direction
 
@@ -134,11 +137,11 @@ def overlapped(fit: Fit, kernel: Handed, trial: LeafTrial, size: int, part: floa
     place = torch.full((len(rows),), -1)
     place[trial.index] = torch.arange(len(trial.index))
     for number in range(2):
-        rng = np.random.default_rng(number)
 
-        def split(members: torch.Tensor, rng=rng) -> tuple[torch.Tensor, float]:
+        def split(members: torch.Tensor, seed: int = number) -> tuple[torch.Tensor, float]:
             Z = X[members].double() * scale
-            v = random_direction(Z - Z.mean(0), members, rng)
+            there = torch.ones(1, len(members), dtype=torch.bool)
+            (v,) = random_direction(Sampled((Z - Z.mean(0))[None], members[None], there, seed))
             a = scale * v / v.norm()
             return a, float((X[members].double() @ a).median())
 

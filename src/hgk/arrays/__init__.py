@@ -21,5 +21,5 @@ from hgk.arrays.memory import (
     require_bytes,
     require_memory,
 )
-from hgk.arrays.tensors import packed, tensor, unpacked
+from hgk.arrays.tensors import packed, row_products, tensor, unpacked
 from hgk.arrays.tiling import Buffers, blocks, row_blocks, tiles, tiles_of_pairs

@@ -34,6 +34,19 @@ def _floats(x: Any) -> np.ndarray:
         ) from error
 
 
+def row_products(X: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
+    """⟨a, x⟩ row by row, in double precision: to the last bit the same for equal rows, and on every device.
+
+    Terms are added by halves. The order in which a library sums them up would depend on the device.
+    """
+    terms = X.double() * a
+    while (width := terms.shape[1]) > 1:
+        half = width // 2
+        terms[:, :half] += terms[:, width - half :]
+        terms = terms[:, : width - half]
+    return terms[:, 0] if terms.shape[1] else X.new_zeros(len(X), dtype=torch.float64)
+
+
 @dataclass
 class Packed:
     """A tensor on its way through a file: skops knows arrays, and tensors can be read only by executing code."""

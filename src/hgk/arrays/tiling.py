@@ -13,8 +13,9 @@ TILE = 2**19
 
 
 def blocks(n: int, size: int) -> Iterator[slice]:
-    """Consecutive slices of at most ``size`` that cover ``range(n)``."""
-    for start in range(0, n, max(1, size)):
+    """Consecutive slices of at most ``size``, and at least 1, that cover ``range(n)``."""
+    size = max(1, size)
+    for start in range(0, n, size):
         yield slice(start, min(n, start + size))
 
 

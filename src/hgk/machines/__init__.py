@@ -7,7 +7,7 @@ from hgk.machines.leaves import InLeaves
 from hgk.machines.leaves_of_loss import LossInLeaves
 from hgk.machines.mean import MeanOfMachines
 from hgk.machines.of_loss import FINE, OfLoss
-from hgk.machines.partition import Direction, Partition, partition, principal_direction, random_direction
+from hgk.machines.partition import Direction, Partition, Sampled, partition, principal_direction, random_direction
 from hgk.machines.rows import Rows, Sample, clipped_risk, weighted_quantile, wrong_classes
 from hgk.machines.stacked import StackedRows, padded, stacks
 
@@ -25,6 +25,7 @@ __all__ = [
     "Part",
     "Partition",
     "Rows",
+    "Sampled",
     "StackedRows",
     "Sum",
     "clipped_risk",

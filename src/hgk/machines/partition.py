@@ -3,11 +3,15 @@
 A split is balanced: b lies between the two values of ⟨a, x⟩ in the middle of its rows, or as near to the middle as
 repeated values allow. Rows that are equal in all features that matter cannot be separated; where too many are, a leaf
 keeps some of them, and the others are in no leaf of the partition, though they are routed to one like any new row.
+
+All nodes of a level are split together, where the rows are. The same seed gives the same partition on every device:
+directions are rounded to single precision, by which devices' rounding errors are forgotten, and ⟨a, x⟩ is summed up in
+double precision in an order of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hgk.arrays import blocks
+from hgk.arrays import accelerated, blocks, row_products
 from hgk.storable import expect, real, storable
 
 # Rows whose covariance gives a direction, rounds of the power method, and rows projected at a time.
@@ -24,9 +28,8 @@ SAMPLED, ROUNDS, PROJECTED = 2000, 10, 2**14
 TRIES, BALANCED, LEAST = 4, 0.25, 0.02
 # ... unless it has more than so many rows.
 FEWEST_APART = 20
-
-# From centred rows, their numbers and a generator to the normal of a split.
-Direction = Callable[[torch.Tensor, torch.Tensor, np.random.Generator], torch.Tensor]
+# Numbers of sampled rows that are worked on at a time, so that they stay in a processor's cache; and on a device.
+SAMPLED_NUMBERS, SAMPLED_NUMBERS_THERE = 2**17, 2**27
 
 
 @storable
@@ -124,31 +127,62 @@ class Partition:
             at, rows = node[block], X[block]
             while len(going := (at >= 0).nonzero()[:, 0]):
                 split = at[going]
-                right = _project(rows[going], a[split]) > b[split]
+                right = row_products(rows[going], a[split]) > b[split]
                 at[going] = children[split, right.long()]
         return -1 - node
 
 
-def _project(X: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
-    """⟨a, x⟩ row by row, in double precision and in an order that does not depend on the other rows."""
-    return (X.double() * a).sum(1)
+# ------------------------------------------------------------------------------------------------------ directions
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """Some rows of several nodes, in the metric in which they are split.
+
+    Attributes
+    ----------
+    Z : tensor of shape (nodes, rows, features)
+        Centred, and filled up with rows of zeros.
+    rows : tensor of shape (nodes, rows)
+        Their numbers; which is filled up is of no account.
+    there : tensor of shape (nodes, rows)
+        Whether a row is not filled up.
+    seed : int
+    """
+
+    Z: torch.Tensor
+    rows: torch.Tensor
+    there: torch.Tensor
+    seed: int
+
+
+# From rows of some nodes to the normals of their splits, (nodes, features); their lengths do not matter.
+Direction = Callable[[Sampled], torch.Tensor]
+
+
+def random_direction(sampled: Sampled) -> torch.Tensor:
+    """Σ ± z over the rows: much like a draw from a normal distribution with their covariance."""
+    return (sampled.Z * signs(sampled.rows, sampled.seed)[..., None]).sum(1)
+
+
+def principal_direction(sampled: Sampled) -> torch.Tensor:
+    """By the power method."""
+    v = random_direction(sampled)[..., None]
+    for _ in range(ROUNDS):
+        v = v / v.norm(dim=1, keepdim=True).clamp_min(1e-300)
+        v = sampled.Z.mT @ (sampled.Z @ v)
+    return v[..., 0]
+
+
+def signs(numbers: torch.Tensor, seed: int) -> torch.Tensor:
+    """±1 for each number, as if by tosses of a coin: a bit of a product whose upper bits are mixed into the lower."""
+    mixed = (numbers + 1) * (2 * (seed % 2**31) + 0x9E3779B9)
+    for _ in range(2):
+        mixed = (mixed ^ (mixed >> 29)) * 0x2545F4914F6CDD1D
+    return 1.0 - 2.0 * ((mixed >> 40) & 1)
 
 
 # -------------------------------------------------------------------------------------------------------- building
-
-
-def random_direction(Z: torch.Tensor, rows: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
-    """Drawn from a normal distribution with the covariance of centred rows Z."""
-    return Z.T @ torch.from_numpy(rng.standard_normal(len(Z)))
-
-
-def principal_direction(Z: torch.Tensor, rows: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
-    """By the power method."""
-    v = random_direction(Z, rows, rng)
-    for _ in range(ROUNDS):
-        v = v / v.norm().clamp_min(1e-300)
-        v = Z.T @ (Z @ v)
-    return v
 
 
 def partition(
@@ -161,63 +195,192 @@ def partition(
 ) -> Partition:
     """Leaves of at most ``size`` rows, of more than half of it where splits are balanced.
 
-    Splits are balanced in the metric in which column j is multiplied by ``scale[j]``. ``direction`` gives the normal of
-    a split from some of its rows in that metric, centred, and their numbers; where it separates them badly, random
-    ones are tried. ``index`` are the rows to be divided, by default all.
+    Splits are balanced in the metric in which column j is multiplied by ``scale[j]``. ``direction`` gives the normals
+    of splits from some rows of their nodes; where one separates its rows badly, random ones are tried. ``index`` are
+    the rows to be divided, by default all.
     """
-    X, scale = X.cpu(), scale.double().cpu()
     index = torch.arange(len(X)) if index is None else index
-    directions, leaves = list[torch.Tensor](), list[torch.Tensor]()
-    thresholds, children = list[float](), list[list[int]]()
-    waiting: list[tuple[torch.Tensor, int, int]] = [(index, -1, 0)]  # rows, and whose child on which side
-    while waiting:
-        rows, parent, side = waiting.pop()
-        cut = _split(X, rows, scale, rng, direction) if len(rows) > size else None
-        if parent >= 0:
-            children[parent][side] = -1 - len(leaves) if cut is None else len(children)
-        if cut is None:
-            kept = rows if len(rows) <= size else rows[torch.from_numpy(rng.permutation(len(rows))[:size])]
-            leaves.append(kept.sort().values)
-            continue
-        a, b, left = cut
-        waiting += [(rows[~left], len(children), 1), (rows[left], len(children), 0)]  # the left one is next
-        directions.append(a)
-        thresholds.append(b)
-        children.append([0, 0])
-    ends = torch.tensor([0, *np.cumsum([len(leaf) for leaf in leaves])])
-    A = torch.stack(directions) if directions else X.new_zeros(0, X.shape[1], dtype=torch.float64)
-    B = torch.tensor(thresholds, dtype=torch.float64)
-    return Partition(A, B, torch.tensor(children, dtype=torch.int64).reshape(-1, 2), torch.cat(leaves), ends)
+    splitting = Splitting(X, scale.double().to(X.device), direction)
+    nodes, parents = Nodes(index.sort().values.to(X.device), torch.tensor([len(index)])), torch.tensor([[-1, 0]])
+    tree = SplitTree(X.shape[1])
+    while len(nodes):
+        small = nodes.sizes <= size
+        tree.leaves_at(parents[small], nodes[small].each())
+        nodes, parents = nodes[~small], parents[~small]
+        a, b, above, apart = splitting.cuts(nodes, int(rng.integers(2**31)))
+        equal = nodes[~apart].each()
+        kept = [rows[torch.from_numpy(np.sort(rng.permutation(len(rows))[:size]))] for rows in equal]
+        tree.leaves_at(parents[~apart], kept)
+        above, nodes = above[nodes.rows_of(apart)], nodes[apart]
+        parents = tree.split_at(parents[apart], a[apart], b[apart])
+        nodes = nodes.halves(above)
+    return tree.partition()
 
 
-def _split(
-    X: torch.Tensor, rows: torch.Tensor, scale: torch.Tensor, rng: np.random.Generator, direction: Direction
-) -> tuple[torch.Tensor, float, torch.Tensor] | None:
-    """a, b, and which rows go left; the most balanced of some directions, None if the rows cannot be separated."""
-    best: tuple[float, Any] = min(LEAST, FEWEST_APART / len(rows)), None
-    for attempt in range(TRIES):
-        sample = rows[torch.from_numpy(np.sort(rng.permutation(len(rows))[:SAMPLED]))]
-        Z = X[sample].double() * scale
-        v = (direction if attempt == 0 else random_direction)(Z - Z.mean(0), sample, rng)
-        a = scale * v / v.norm().clamp_min(1e-300)
-        t = torch.cat([_project(X[rows[block]], a) for block in blocks(len(rows), PROJECTED)])
-        b = _middle(t)
-        left = t <= b
-        share = float(left.double().mean())
-        if min(share, 1 - share) > best[0]:
-            best = min(share, 1 - share), (a, b, left)
-        if best[0] >= BALANCED:
-            break
-    return best[1]
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """Numbers of rows, node after node, in increasing order within each; and how many each has."""
+
+    rows: torch.Tensor
+    sizes: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @cached_property
+    def of_rows(self) -> torch.Tensor:
+        """The node of each row, where the rows are."""
+        many = torch.arange(len(self), device=self.rows.device)
+        return many.repeat_interleave(self.sizes.to(self.rows.device), output_size=len(self.rows))
+
+    @property
+    def starts(self) -> torch.Tensor:
+        return self.sizes.cumsum(0) - self.sizes
+
+    def rows_of(self, which: torch.Tensor) -> torch.Tensor:
+        """A mask of rows, from one of nodes."""
+        return which.to(self.rows.device)[self.of_rows]
+
+    def __getitem__(self, which: torch.Tensor) -> Nodes:
+        """Some of them, by a mask."""
+        return self if bool(which.all()) else Nodes(self.rows[self.rows_of(which)], self.sizes[which])
+
+    def each(self) -> tuple[torch.Tensor, ...]:
+        """The rows of each, on the processor."""
+        return self.rows.cpu().split(self.sizes.tolist()) if len(self) else ()
+
+    def halves(self, right: torch.Tensor) -> Nodes:
+        """For each its left half, then its right one."""
+        half = 2 * self.of_rows + right
+        sizes = torch.bincount(half, minlength=2 * len(self)).cpu()
+        return Nodes(self.rows[half.argsort(stable=True)], sizes)
+
+    def sampled(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Numbers of SAMPLED rows of each or of all that it has, evenly spaced, (nodes, rows), and which there are."""
+        many = self.sizes.clamp_max(SAMPLED)[:, None]
+        k = torch.arange(int(many.max()))
+        places = (k * self.sizes[:, None] // many).minimum(self.sizes[:, None] - 1) + self.starts[:, None]
+        return self.rows[places.to(self.rows.device)], (k < many).to(self.rows.device)
 
 
-def _middle(t: torch.Tensor) -> float:
-    """Between two different values, as near to the middle as can be; the largest value if all are equal."""
-    ordered = t.sort().values
-    steps = (ordered[1:] > ordered[:-1]).nonzero()[:, 0]
-    if not len(steps):
-        return float(ordered[-1])
-    i = int(steps[(steps + 1 - len(t) / 2).abs().argmin()])
-    low, high = float(ordered[i]), float(ordered[i + 1])
+class Splitting:
+    """Splits of the nodes of a level."""
+
+    def __init__(self, X: torch.Tensor, scale: torch.Tensor, direction: Direction):
+        self.X, self.scale, self.direction = X, scale, direction
+
+    def cuts(self, nodes: Nodes, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """a and b of each, the most balanced of some directions; which rows are above b; whether they can be separated."""
+        above = torch.zeros_like(nodes.rows, dtype=torch.bool)
+        a, b = torch.zeros(len(nodes), self.X.shape[1]).double(), torch.zeros(len(nodes)).double()
+        balance = (FEWEST_APART / nodes.sizes.double()).clamp_max(LEAST)
+        apart = torch.zeros(len(nodes), dtype=torch.bool)
+        for attempt in range(TRIES):
+            waiting = balance < BALANCED
+            if not bool(waiting.any()):
+                break
+            asked = nodes[waiting]
+            towards = self.directions(asked, self.direction if attempt == 0 else random_direction, seed + attempt)
+            middle, below = middles(asked, t := self.project(asked, towards))
+            share = below.double() / asked.sizes
+            reached = torch.minimum(share, 1 - share)
+            better = reached > balance[waiting]
+            which = waiting.nonzero()[:, 0][better]
+            a[which], b[which], balance[which], apart[which] = towards[better], middle[better], reached[better], True
+            taken = torch.zeros_like(apart).scatter_(0, which, True)
+            above[nodes.rows_of(taken)] = (t > middle.to(t.device)[asked.of_rows])[asked.rows_of(better)]
+        return a, b, above, apart
+
+    def directions(self, nodes: Nodes, direction: Direction, seed: int) -> torch.Tensor:
+        """Normals of the splits in the features themselves."""
+        rows, there = nodes.sampled()
+        numbers = SAMPLED_NUMBERS_THERE if accelerated(self.X) else SAMPLED_NUMBERS
+        parts = []
+        for block in blocks(len(nodes), numbers // max(1, rows.shape[1] * self.X.shape[1])):
+            here = there[block][..., None]
+            Z = self.X[rows[block]].double() * self.scale * here
+            Z = (Z - Z.sum(1, keepdim=True) / here.sum(1, keepdim=True)) * here
+            v = direction(Sampled(Z, rows[block], there[block], seed))
+            parts.append((v / v.norm(dim=1, keepdim=True).clamp_min(1e-300)).float().cpu())
+        return torch.cat(parts).double() * self.scale.cpu()
+
+    def project(self, nodes: Nodes, a: torch.Tensor) -> torch.Tensor:
+        """⟨a, x⟩ of every row, a being that of its node."""
+        a, most = a.to(self.X.device), PROJECTED * (64 if accelerated(self.X) else 1)
+        t = self.X.new_empty(len(nodes.rows), dtype=torch.float64)
+        for block in blocks(len(t), most):
+            t[block] = row_products(self.X[nodes.rows[block]], a[nodes.of_rows[block]])
+        return t
+
+
+def middles(nodes: Nodes, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Between two different values of each node, as near to the middle as can be, and how many rows are below it.
+
+    If all are equal, the value and all rows.
+    """
+    node, sizes = nodes.of_rows, nodes.sizes.to(t.device)
+    order = t.argsort()
+    order = order[node[order].argsort(stable=True)]
+    ordered, starts, place = t[order], nodes.starts.to(t.device), torch.arange(len(t), device=t.device)
+    below = place + 1 - starts[node]
+    step = torch.zeros_like(node, dtype=torch.bool)
+    step[:-1] = (ordered[1:] > ordered[:-1]) & (node[1:] == node[:-1])
+    none = 2 * len(t) + 1
+    off = torch.where(step, (2 * below - sizes[node]).abs(), none)
+    nearest = torch.full_like(sizes, none).scatter_reduce(0, node, off, "amin")
+    first = torch.where(step & (off == nearest[node]), place, len(t))
+    last = starts + sizes - 1
+    at = last.scatter_reduce(0, node, first, "amin")
+    low, high = ordered[at], ordered[(at + 1).minimum(last)]
     middle = low + (high - low) / 2
-    return middle if middle < high else low
+    return torch.where(middle < high, middle, low).cpu(), below[at].cpu()
+
+
+class SplitTree:
+    """Splits, level by level, and leaves, as they come; in the end leaves are numbered from left to right."""
+
+    def __init__(self, features: int):
+        self.directions, self.thresholds = [torch.zeros(0, features, dtype=torch.float64)], [torch.zeros(0).double()]
+        self.children: list[list[int]] = []
+        self.leaves: list[torch.Tensor] = []
+
+    def leaves_at(self, parents: torch.Tensor, leaves: Sequence[torch.Tensor]) -> None:
+        """Leaves, and whose children they are on which side; the parent of the top is -1."""
+        for (parent, side), rows in zip(parents.tolist(), leaves, strict=True):
+            if parent >= 0:
+                self.children[parent][side] = -1 - len(self.leaves)
+            self.leaves.append(rows)
+
+    def split_at(self, parents: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """Splits, and in turn the parents of their halves."""
+        first = len(self.children)
+        for number, (parent, side) in enumerate(parents.tolist(), first):
+            if parent >= 0:
+                self.children[parent][side] = number
+        self.children += [[0, 0] for _ in range(len(a))]
+        self.directions.append(a)
+        self.thresholds.append(b)
+        numbers = torch.arange(first, len(self.children)).repeat_interleave(2)
+        return torch.stack([numbers, torch.arange(2).repeat(len(a))], 1)
+
+    def _from_left_to_right(self) -> Iterator[int]:
+        waiting = [0 if self.children else -1]
+        while waiting:
+            node = waiting.pop()
+            if node < 0:
+                yield -1 - node
+            else:
+                waiting += reversed(self.children[node])
+
+    def partition(self) -> Partition:
+        order = list(self._from_left_to_right())
+        number = {leaf: place for place, leaf in enumerate(order)}
+        children = [[c if c >= 0 else -1 - number[-1 - c] for c in pair] for pair in self.children]
+        ends = torch.tensor([0, *np.cumsum([len(self.leaves[leaf]) for leaf in order])])
+        return Partition(
+            torch.cat(self.directions),
+            torch.cat(self.thresholds),
+            torch.tensor(children, dtype=torch.int64).reshape(-1, 2),
+            torch.cat([self.leaves[leaf] for leaf in order]),
+            ends,
+        )

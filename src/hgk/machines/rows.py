@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hgk.arrays import blocks
+from hgk.arrays import accelerated, blocks, row_products
 from hgk.storable import expect, real, storable
 
 # Rows that are compared at a time; and different x that a sample has at least, if rows of one x are to come together.
@@ -80,18 +80,24 @@ class Rows:
     @cached_property
     def same_x(self) -> np.ndarray | None:
         """A number for every different x, row by row; None where no two rows have the same."""
-        X = self.X.cpu().numpy()
-        direction = np.random.default_rng(0).standard_normal(X.shape[1])
-        mixed = np.concatenate([(X[block] * direction).sum(1) for block in blocks(len(X), HASHED)])
-        order = np.argsort(mixed, kind="stable")
-        new = np.ones(len(X), dtype=bool)
-        near = np.flatnonzero(mixed[order[1:]] == mixed[order[:-1]]) + 1
+        X, n = self.X, len(self.X)
+        mixed = _mixed(X)
+        order = mixed.argsort(stable=True)
+        new = torch.ones(n, dtype=torch.bool, device=X.device)
+        near = (mixed[order[1:]] == mixed[order[:-1]]).nonzero()[:, 0] + 1
         new[near] = (X[order[near]] != X[order[near - 1]]).any(1)
-        if new.all():
+        if bool(new.all()):
             return None
-        numbers = np.empty(len(X), dtype=np.int64)
-        numbers[order] = np.cumsum(new) - 1
-        return numbers
+        numbers = torch.empty_like(order)
+        numbers[order] = new.cumsum(0) - 1
+        return numbers.cpu().numpy()
+
+    def same_x_of(self, index: torch.Tensor) -> np.ndarray | None:
+        """The same numbers for some of the rows; None where no two of these have the same."""
+        if self.same_x is None:
+            return None
+        numbers = self.same_x[index.numpy()]
+        return None if len(np.unique(numbers)) == len(numbers) else numbers
 
     @cached_property
     def sample(self) -> Sample:
@@ -142,6 +148,16 @@ class Rows:
     def spread(self):
         """E (x_j - x'_j)² over pairs of rows, per column: twice the variance."""
         return 2 * self.X.var(0, correction=0).cpu().numpy()
+
+
+def _mixed(X: torch.Tensor) -> torch.Tensor:
+    """A number for every row, equal for equal rows and seldom else."""
+    direction = np.random.default_rng(0).standard_normal(X.shape[1])
+    if accelerated(X):
+        there = torch.from_numpy(direction).to(X.device)
+        return torch.cat([row_products(X[block], there) for block in blocks(len(X), 2**20)])
+    whole = X.numpy()
+    return torch.from_numpy(np.concatenate([(whole[block] * direction).sum(1) for block in blocks(len(X), HASHED)]))
 
 
 def clipped_risk(t: torch.Tensor, rows: Rows, clip: float) -> float:

@@ -60,6 +60,14 @@ def pace(i: int, settings: Adam) -> float:
     return one_cycle(i, settings.steps, settings.rate) * start
 
 
+def logarithms(
+    W: Sequence[torch.Tensor], free: Sequence[torch.Tensor]
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """θ of the layers, and which weights move: one that starts at 0 (a constant column) stays there."""
+    logs = [torch.where(w > 0, w.abs().clamp_min(1e-300).log(), 0.0) for w in W]
+    return logs, [(w > 0) & mask for w, mask in zip(W, free, strict=True)]
+
+
 def weights_at(theta: Sequence[torch.Tensor], live: Sequence[torch.Tensor]) -> Weights:
     """W at θ, the logarithms of the layers, then linear maps, then log λ; of one run, or of several stacked."""
     logs, maps = theta[: len(live)], theta[len(live) : -1]
@@ -127,9 +135,7 @@ class AdamRun:
         self.watch = None if asked.watched is None else Watch(self._batch(), asked.watched, asked.clip)
         self.values: list[float] = []
         self.depth = kernel.architecture.depth
-        logs = [torch.where(w > 0, w.abs().clamp_min(1e-300).log(), 0.0) for w in kernel.W[: self.depth]]
-        # A weight that starts at 0 (a constant column) stays there.
-        self.live = [(w > 0) & m for w, m in zip(kernel.W, kernel.architecture.free()[: self.depth], strict=False)]
+        logs, self.live = logarithms(kernel.W[: self.depth], kernel.architecture.free()[: self.depth])
         self.start = logs
         log_lam = torch.tensor(math.log(asked.lam), dtype=torch.float64)
         self.theta = [t.clone() for t in (*logs, *kernel.W[self.depth :], log_lam)]

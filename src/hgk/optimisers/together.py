@@ -8,21 +8,36 @@ leave-one-out, with the formulas of :mod:`hgk.criteria`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
-from hgk.kernels import StackedSweep, Weights, bytes_of_sweep
-from hgk.machines import Rows, StackedRows
-from hgk.optimisers.runs import AdamRun, move, pace, weights_at
+from hgk.kernels import HierarchicalKernel, StackedSweep, Weights, bytes_of_sweep
+from hgk.machines import Rows, StackedRows, padded
+from hgk.optimisers.runs import logarithms, move, pace, weights_at
 from hgk.solvers import inverse_factor, stacked_cholesky
 
 if TYPE_CHECKING:
     from hgk.kernels import Architecture
-    from hgk.optimisers.steps import Steps
+    from hgk.optimisers.adam import Adam
+    from hgk.progress import Progress
 
 # nλ from which single precision is enough for G, as in LeaveOneOut.
 SINGLE = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class ShortRun:
+    """A kernel that is to take some steps, and c = nλ of its batches.
+
+    ``members`` are the numbers of the rows that it may see, ``batches`` those of the rows of every step.
+    """
+
+    kernel: HierarchicalKernel
+    c: float
+    members: torch.Tensor
+    batches: Sequence[torch.Tensor]
 
 
 def bytes_of_run(architecture: Architecture, batch: int) -> float:
@@ -30,43 +45,50 @@ def bytes_of_run(architecture: Architecture, batch: int) -> float:
     return bytes_of_sweep(architecture, batch**2) + 8 * 6 * batch**2
 
 
-def run_stacked(asked: Sequence[Steps]) -> list[AdamRun]:
-    """All steps of runs that differ in their rows, weights, λ and batches' sizes alone; nothing is watched."""
-    stack = StackedRun([request.begin() for request in asked])
-    stack.run()
-    return stack.runs
+def run_stacked(
+    asked: Sequence[ShortRun], rows: Rows, settings: Adam, progress: Progress
+) -> list[tuple[HierarchicalKernel, float]]:
+    """The kernels and c after all steps, each as alone; of ``settings`` the batch is that of every run."""
+    stack = StackedRun(asked, rows, settings)
+    stack.run(progress)
+    return stack.results()
 
 
 class StackedRun:
     """The parameters of all runs and their moments, where the rows are."""
 
-    def __init__(self, runs: list[AdamRun]):
-        self.runs, (first, *_) = runs, runs
-        self.settings, self.kernel, self.rows = first.settings, first.kernel, _joined([run.rows for run in runs])
-        device = self.rows.X.device
-        self.theta, self.start, self.live = (
-            [torch.stack(parts).to(device) for parts in zip(*each, strict=True)]
-            for each in ([run.theta for run in runs], [run.start for run in runs], [run.live for run in runs])
-        )
+    def __init__(self, asked: Sequence[ShortRun], rows: Rows, settings: Adam):
+        self.asked, self.rows, self.settings, self.kernel = asked, rows, settings, asked[0].kernel
+        device, depth = rows.X.device, self.kernel.architecture.depth
+        W = [torch.stack(parts).to(device) for parts in zip(*(one.kernel.W for one in asked), strict=True)]
+        free = [mask.to(device) for mask in self.kernel.architecture.free()[:depth]]
+        self.start, self.live = logarithms(W[:depth], free)
+        self._know_members()
+        c = torch.tensor([one.c for one in asked], dtype=torch.float64, device=device)
+        self.theta = [*(t.clone() for t in self.start), *W[depth:], (c / self.weight).log()]
         self.moments = [(torch.zeros_like(t), torch.zeros_like(t)) for t in self.theta]
-        self.gammas = torch.tensor([run.kernel.gamma for run in runs], dtype=torch.float64, device=device)
-        self.variance = torch.tensor([run.variance for run in runs], dtype=torch.float64, device=device)
+        self.gammas = torch.tensor([one.kernel.gamma for one in asked], dtype=torch.float64, device=device)
 
-    def run(self) -> None:
-        steps = self.settings.steps
-        starts = torch.tensor([0, *(len(run.rows) for run in self.runs)]).cumsum(0).tolist()
-        drawn = [[torch.from_numpy(run.draw()) for _ in range(steps)] for run in self.runs]
-        batches = [[start + part for part in mine] for start, mine in zip(starts, drawn, strict=False)]
-        found = list[torch.Tensor]()
-        for i, index in enumerate(zip(*batches, strict=True)):
-            if self.runs[0].progress.cut():
-                break
-            value, gradient = self.gradient(StackedRows.of(self.rows, index))
+    def _know_members(self) -> None:
+        """The weight of a batch, and the variance of the labels, of every run."""
+        index, there = padded([one.members for one in self.asked], self.rows.X.device)
+        s, Y = self.rows.weight[index] * there, self.rows.Y[index]
+        batch = torch.tensor([len(one.batches[0]) for one in self.asked], device=s.device)
+        self.weight = batch * s.sum(1) / there.sum(1)
+        share = (s / s.sum(1, keepdim=True))[..., None]
+        self.variance = (share * (Y - (share * Y).sum(1, keepdim=True)) ** 2).sum((1, 2))
+
+    def run(self, progress: Progress) -> None:
+        for i, index in enumerate(zip(*(one.batches for one in self.asked), strict=True)):
+            if progress.cut():
+                return
+            _, gradient = self.gradient(StackedRows.of(self.rows, index))
             move(self.theta, self.start, self.moments, gradient, pace(i, self.settings))
-            found.append(value.cpu())
-        theta = [t.cpu() for t in self.theta]
-        for b, run in enumerate(self.runs):
-            run.theta, run.step, run.values = [t[b] for t in theta], len(found), [float(value[b]) for value in found]
+
+    def results(self) -> list[tuple[HierarchicalKernel, float]]:
+        W = [w.cpu() for w in weights_at(self.theta, self.live)]
+        c = (self.theta[-1].exp() * self.weight).tolist()
+        return [(one.kernel.with_weights(tuple(w[b] for w in W)), c[b]) for b, one in enumerate(self.asked)]
 
     def gradient(self, batch: StackedRows) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """J of every run on its batch, and its derivative in θ, penalties included."""
@@ -110,10 +132,3 @@ def leave_one_out(
     dK = torch.baddbmm(root @ root.mT, half[0], half[1].mT, alpha=-0.5)
     own = (dK.diagonal(dim1=1, dim2=2).double() / rows.weight).sum(1)
     return (s * r**2).sum((1, 2)) / n[:, 0, 0], dK, c[:, 0, 0] * own + (slope * others).sum((1, 2))
-
-
-def _joined(rows: Sequence[Rows]) -> Rows:
-    """One below the other."""
-    parts = zip(*((part.X, part.Y, part.weight, part.repetitions) for part in rows), strict=True)
-    X, Y, weight, count = (torch.cat(tensors) for tensors in parts)
-    return Rows(X, Y, weight, count)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import cast
 
 import torch
@@ -28,6 +29,9 @@ from hgk.kernels.nodes.base import (
     factors,
     squared_sums,
 )
+
+# Pairs of rows times columns whose distances are averaged at a time.
+PAIRS = 2**20
 
 
 class ColumnKind(NodeKind):
@@ -58,7 +62,11 @@ class ColumnKind(NodeKind):
 
     def mean_delta(self, X: torch.Tensor) -> torch.Tensor:
         """E δ(x_j - x'_j) over pairs of rows, per column."""
-        return torch.stack([self.delta(x[:, None] - x[None, :]).mean(dtype=torch.float64) for x in X.T]).cpu()
+        together = max(1, PAIRS // max(1, len(X) ** 2))
+        parts = [
+            self.delta(x[:, :, None] - x[:, None, :]).mean((1, 2), dtype=torch.float64) for x in X.T.split(together)
+        ]
+        return torch.cat(parts).cpu()
 
     def bounds(self, V: torch.Tensor, reach: torch.Tensor) -> torch.Tensor:
         return torch.where(V != 0, V**2 * self.largest(reach), 0.0)
@@ -85,7 +93,12 @@ class ColumnTiles(Tiles):
             yield 0, (node, j), -2 * float(self.V[node, j]) * N * distance
 
     def column_terms(self, node: int) -> torch.Tensor:
-        return self.V[node] ** 2 * self.kind.mean_delta(self.X)
+        return self.V[node] ** 2 * self.mean_distances
+
+    @cached_property
+    def mean_distances(self) -> torch.Tensor:
+        """E δ(x_j - x'_j), per column; all nodes have the same."""
+        return self.kind.mean_delta(self.X)
 
     def set_weights(self, W: Weights) -> None:
         self.V = W[0]

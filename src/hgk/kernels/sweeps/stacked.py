@@ -13,7 +13,22 @@ from __future__ import annotations
 import torch
 
 from hgk.kernels.architecture import Architecture
-from hgk.kernels.nodes.base import Stacked, Weights
+from hgk.kernels.nodes.base import Members, Stacked, Weights
+from hgk.kernels.nodes.columns import StackedDistances
+from hgk.kernels.nodes.smooth import StackedProducts
+from hgk.kernels.sweeps import compiled
+
+# Whose compiled twin is the one for sums over columns.
+COMPILED = (StackedDistances, StackedProducts)
+
+
+def worker(members: Members, X: torch.Tensor) -> type[Stacked]:
+    """Who computes these nodes' exponents: the compiled twin where there is one and Triton runs."""
+    plain, twin = members.kind.stacked, members.kind.twin
+    assert plain is not None, "stackable was not asked"
+    if plain in COMPILED and twin is not None and compiled.runs(X):
+        return compiled.FusedColumns
+    return plain
 
 
 def stackable(architecture: Architecture) -> bool:
@@ -52,10 +67,7 @@ class StackedSweep:
         centre = (centre_of * there).sum(1, keepdim=True) / there.sum(1, keepdim=True)
         rows = (centre_of - centre) * there
         self.X, self.Z = (rows, rows) if Z is None else (X - centre, rows)
-        self.workers: list[Stacked] = []
-        for members in architecture.members:
-            if (kind := members.kind.stacked) is not None:
-                self.workers.append(kind(members, self.W, self.X, self.Z))
+        self.workers = [worker(members, self.X)(members, self.W, self.X, self.Z) for members in architecture.members]
         self.C = [self._edges(layer).to(X) for layer in range(1, architecture.depth)]
 
     def _edges(self, layer: int) -> torch.Tensor:

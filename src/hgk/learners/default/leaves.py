@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,6 +44,7 @@ from hgk.machines import (
 )
 from hgk.optimisers import Adam
 from hgk.optimisers.steps import Steps
+from hgk.optimisers.together import ShortRun
 from hgk.progress import Progress
 from hgk.solvers.least_squares import cholesky
 
@@ -142,39 +144,75 @@ class HandingTree:
 
     def hand_down(self, handed: Handed, nodes: Sequence[int], plan: LeafPlan, fulfil: Fulfil) -> dict[int, Handed]:
         """The kernels of these nodes, level by level, from that of the top."""
-        if not plan.steps:
-            return dict.fromkeys(nodes, handed)
-        known, wanted = {self.parts.top: handed}, set[int]()
+        return hand_down([(self, handed, nodes)], plan, fulfil)[0]
+
+    def levels_to(self, nodes: Sequence[int]) -> list[list[int]]:
+        """The nodes on the way from the top to these, below the top, level by level."""
+        depth = {self.parts.top: 0}
         for node in nodes:
-            while node not in wanted and node != self.parts.top:
-                wanted.add(node)
-                node = self.parent[node]
-        while wanted:
-            level = sorted(node for node in wanted if self.parent[node] in known)
-            asked = [StepsOfNode(self, node, known[self.parent[node]], plan) for node in level]
-            known |= zip(level, fulfil(asked), strict=True)
-            wanted -= set(level)
-        return {node: known[node] for node in nodes}
+            way = [node]
+            while way[-1] not in depth:
+                way.append(self.parent[way[-1]])
+            for place, passed in enumerate(reversed(way)):
+                depth[passed] = depth[way[-1]] + place
+        levels: list[list[int]] = [[] for _ in range(max(depth.values()))]
+        for node in sorted(depth.keys() - {self.parts.top}):
+            levels[depth[node] - 1].append(node)
+        return levels
 
     def learn(self, node: int, handed: Handed, plan: LeafPlan) -> Handed:
         """Some steps on rows of the node."""
         steps = self.steps_of(node, handed, plan)
         return handed if steps is None else handed_on(steps.alone())
 
-    def steps_of(self, node: int, handed: Handed, plan: LeafPlan) -> Steps | None:
-        """These steps; None where there is nothing to learn, or no time."""
+    def sample_of(self, node: int, handed: Handed, plan: LeafPlan) -> tuple[torch.Tensor, np.random.Generator] | None:
+        """The rows that steps are made on, as many as will be drawn; None for nothing to learn, or no time."""
         rng, members = np.random.default_rng([self.seed, node + len(self.parts)]), self.parts.members(node)
         members = members if self.seen is None else members[self.seen[members]]
         if self.progress.cut() or len(members) < 2 or handed.kernel.architecture.tied:
             return None
-        batch = min(plan.batch, len(members))
-        if len(members) > plan.steps * batch:  # as many as will be drawn
-            same_x = None if self.rows.same_x is None else self.rows.same_x[members.numpy()]
-            members = members[torch.from_numpy(np.sort(Sample.of(len(members), same_x).draw(rng, plan.steps * batch)))]
+        many = plan.steps * min(plan.batch, len(members))
+        if len(members) > many:
+            sample = Sample.of(len(members), self.rows.same_x_of(members))
+            members = members[torch.from_numpy(np.sort(sample.draw(rng, many)))]
+        return members, rng
+
+    def steps_of(self, node: int, handed: Handed, plan: LeafPlan) -> Steps | None:
+        """These steps."""
+        if (drawn := self.sample_of(node, handed, plan)) is None:
+            return None
+        mine, batch = self.rows[drawn[0]], min(plan.batch, len(drawn[0]))
         settings = Adam(plan.steps, batch, plan.rate, map_penalty=self.map_penalty)
-        mine = self.rows[members]
         weight = batch * float(mine.weight.mean())  # of a batch
-        return Steps(settings, handed.kernel, mine, rng, Progress(), lam=handed.c / weight, often=True)
+        return Steps(settings, handed.kernel, mine, drawn[1], Progress(), lam=handed.c / weight, often=True)
+
+    def short_run_of(self, node: int, handed: Handed, plan: LeafPlan) -> ShortRun | None:
+        """The same steps, to be taken together with those of other nodes."""
+        if (drawn := self.sample_of(node, handed, plan)) is None:
+            return None
+        members, rng = drawn
+        sample, batch = Sample.of(len(members), self.rows.same_x_of(members)), min(plan.batch, len(members))
+        batches = [members[torch.from_numpy(sample.draw(rng, batch))] for _ in range(plan.steps)]
+        return ShortRun(handed.kernel, handed.c, members, batches)
+
+
+def hand_down(
+    asked: Sequence[tuple[HandingTree, Handed, Sequence[int]]], plan: LeafPlan, fulfil: Fulfil
+) -> list[dict[int, Handed]]:
+    """The kernels of nodes of several trees, level by level, from those of their tops."""
+    if not plan.steps:
+        return [dict.fromkeys(nodes, handed) for _, handed, nodes in asked]
+    known = [{tree.parts.top: handed} for tree, handed, _ in asked]
+    for levels in zip_longest(*(tree.levels_to(nodes) for tree, _, nodes in asked), fillvalue=[]):
+        places = [(t, node) for t, level in enumerate(levels) for node in level]
+        trees = [asked[t][0] for t, _ in places]
+        steps = [
+            StepsOfNode(tree, node, known[t][tree.parent[node]], plan)
+            for tree, (t, node) in zip(trees, places, strict=True)
+        ]
+        for (t, node), handed in zip(places, fulfil(steps), strict=True):
+            known[t][node] = handed
+    return [{node: of_tree[node] for node in nodes} for of_tree, (_, _, nodes) in zip(known, asked, strict=True)]
 
 
 def handed_on(run: AdamRun) -> Handed:
@@ -337,7 +375,7 @@ class LeafTrial:
         self.rows, self.kernels, self.settings, self.clip = rows, [*kernels, *kernels][:2], settings, clip
         self.rest = rest
         self.scales = [metric(handed.kernel, rows.X) for handed in self.kernels]
-        X = rows.X.cpu()
+        X = rows.X
         whole = partition(X, self.scales[0], largest, rng, index=rest)
         self.tree = HandingTree(rows, whole, int(rng.integers(2**32)), settings.map_penalty, progress)
         leaf, numbers = whole.route(rows.X[out]).cpu(), rng.permutation(len(whole))[: settings.branches]
@@ -358,19 +396,27 @@ class LeafTrial:
 
     def judge(self, plan: LeafPlan, executor: Executor) -> Judgement:
         begun, nodes = time.monotonic(), [-1 - branch.number for branch in self.branches]
-        known = [self.tree.hand_down(handed, nodes, plan, executor.fulfil) for handed in self.kernels]
-        within = executor.fulfil if accelerated(self.rows.X) else one_by_one
-        jobs = [
-            partial(self._grow, branch.trees[t], known[t][-1 - branch.number], branch.out, plan, within)
-            for t in range(2)
-            for branch in self.branches
+        tops = hand_down([(self.tree, handed, nodes) for handed in self.kernels], plan, executor.fulfil)
+        trees = [branch.trees[t] for t in range(2) for branch in self.branches]
+        handed = [tops[t][node] for t in range(2) for node in nodes]
+        leaves = [tree.leaves_of(plan.size) for tree in trees]
+        known = hand_down(list(zip(trees, handed, leaves, strict=True)), plan, executor.fulfil)
+        asked = [
+            TrainingOfLeaf(below[node], self.rows, tree.parts.members(node), self.clip, plan.c)
+            for tree, below in zip(trees, known, strict=True)
+            for node in below
         ]
-        grown = executor.run(jobs)
-        many = len(self.branches)
-        t = torch.stack([torch.cat([part for part, _ in grown[:many]]), torch.cat([part for part, _ in grown[many:]])])
-        made = sum(len(tree.parts.order) for branch in self.branches for tree in branch.trees)
-        seconds = (time.monotonic() - begun) * min(executor.workers, len(jobs)) / made
-        return Judgement(plan, t.clamp(-self.clip, self.clip), [leaf for _, mine in grown for leaf in mine], seconds)
+        grown = iter(executor.fulfil(asked))
+        made = [[(node, next(grown)) for node in below] for below in known]
+        outs = [branch.out for branch in self.branches] * 2
+        jobs = [partial(self._predicted, *parts) for parts in zip(trees, made, outs, strict=True)]
+        t = torch.cat(executor.run(jobs)).reshape(2, len(self.index), -1).clamp(-self.clip, self.clip)
+        grown_rows = sum(len(tree.parts.order) for tree in trees)
+        seconds = (time.monotonic() - begun) * min(executor.workers, len(asked)) / grown_rows
+        leaf_rows = [
+            (leaf, tree.parts.members(node)) for tree, its in zip(trees, made, strict=True) for node, leaf in its
+        ]
+        return Judgement(plan, t, [(Handed(leaf.kernel, leaf.c), members) for leaf, members in leaf_rows], seconds)
 
     def criterion(self, judgement: Judgement, executor: Executor) -> float:
         """The error of leaving one out in some leaves, which flatters: their kernels have seen the rows."""
@@ -384,23 +430,16 @@ class LeafTrial:
 
         return float(np.mean(executor.run([partial(error, *leaf) for leaf in looked_at])))
 
-    def _grow(
-        self, tree: HandingTree, handed: Handed, out: torch.Tensor, plan: LeafPlan, fulfil: Fulfil
-    ) -> tuple[torch.Tensor, list[tuple[Handed, torch.Tensor]]]:
-        """Predictions of the rows set aside, and the leaves with their rows."""
-        nodes = tree.leaves_of(plan.size)
-        known, leaf_of = tree.hand_down(handed, nodes, plan, fulfil), tree.parts.route(self.rows.X[out]).cpu()
-        t, leaves = self.rows.Y.new_zeros(len(out), self.rows.Y.shape[1]), []
-        asked = [TrainingOfLeaf(known[node], self.rows, tree.parts.members(node), self.clip, plan.c) for node in nodes]
-        for node, request, leaf in zip(nodes, asked, fulfil(asked), strict=True):
-            members = request.members
-            leaves.append((Handed(leaf.kernel, leaf.c), members))
+    def _predicted(self, tree: HandingTree, leaves: Sequence[tuple[int, Leaf]], out: torch.Tensor) -> torch.Tensor:
+        """Of the rows set aside, by the leaves of these nodes."""
+        leaf_of, t = tree.parts.route(self.rows.X[out]).cpu(), self.rows.Y.new_zeros(len(out), self.rows.Y.shape[1])
+        for node, leaf in leaves:
             start, stop = tree.parts.span(node)
             mine = ((leaf_of >= start) & (leaf_of < stop)).nonzero()[:, 0]
             if len(mine):
-                X, Z = self.rows.X[out[mine]].float(), self.rows.X[members].float()
+                X, Z = self.rows.X[out[mine]].float(), self.rows.X[tree.parts.members(node)].float()
                 t[mine] = leaf.kernel.multiply(X, Z, leaf.alpha.float(), often=True).to(t)
-        return t, leaves
+        return t
 
 
 def best_share(r_0: torch.Tensor, r: torch.Tensor, weight: torch.Tensor, partitions: int) -> float:

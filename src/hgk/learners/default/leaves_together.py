@@ -15,32 +15,49 @@ from hgk.learners.default.leaves import (
     LEAST_C,
     NARROWER,
     QUIETER,
+    ROUNDING,
     TUNED,
+    UNIT,
     Handed,
     Leaf,
     StepsOfNode,
     TrainingOfLeaf,
-    handed_on,
     holds,
     one_by_one,
 )
 from hgk.machines import StackedRows, stacks
-from hgk.optimisers.steps import Steps
+from hgk.optimisers import Adam
 from hgk.optimisers.together import bytes_of_run, run_stacked
 from hgk.solvers import inverse_factor, stacked_cholesky
 
 
 def learned_together(asked: Sequence[StepsOfNode]) -> list[Handed]:
-    """What :meth:`HandingTree.learn` makes of each."""
-    tree, architecture = asked[0].tree, asked[0].handed.kernel.architecture
-    run_all = run_stacked if stackable(architecture) else Steps.together
-    sizes = [min(one.plan.batch, len(one.tree.parts.members(one.node))) for one in asked]
+    """What :meth:`HandingTree.learn` makes of each; nodes may be those of several trees over the same rows."""
     handed = [one.handed for one in asked]
-    for load in stacks(sizes, lambda size: bytes_of_run(architecture, size), tree.rows.X.device):
-        steps = {i: asked[i].tree.steps_of(asked[i].node, asked[i].handed, asked[i].plan) for i in load}
-        known = {i: one for i, one in steps.items() if one is not None}
-        for i, run in zip(known, run_all(list(known.values())) if known else [], strict=True):
-            handed[i] = handed_on(run)
+    architectures = [one.kernel.architecture for one in handed]
+    for architecture in dict.fromkeys(architectures):
+        of_it = [i for i, other in enumerate(architectures) if other == architecture]
+        learn = _learned_stacked if stackable(architecture) else _learned_by_turns
+        for i, one in zip(of_it, learn([asked[i] for i in of_it]), strict=True):
+            handed[i] = one
+    return handed
+
+
+def _learned_by_turns(asked: Sequence[StepsOfNode]) -> list[Handed]:
+    return [one.alone() for one in asked]
+
+
+def _learned_stacked(asked: Sequence[StepsOfNode]) -> list[Handed]:
+    handed, (tree, plan) = [one.handed for one in asked], (asked[0].tree, asked[0].plan)
+    settings = Adam(plan.steps, plan.batch, plan.rate, map_penalty=tree.map_penalty)
+    sizes = [min(one.plan.batch, len(one.tree.parts.members(one.node))) for one in asked]
+    architecture, device = handed[0].kernel.architecture, tree.rows.X.device
+    for load in stacks(sizes, lambda size: bytes_of_run(architecture, size), device):
+        runs = {i: asked[i].tree.short_run_of(asked[i].node, asked[i].handed, plan) for i in load}
+        due = {i: run for i, run in runs.items() if run is not None}
+        results = run_stacked(list(due.values()), tree.rows, settings, tree.progress) if due else []
+        for i, (kernel, c) in zip(due, results, strict=True):
+            handed[i] = Handed(kernel, c)
     return handed
 
 
@@ -82,13 +99,22 @@ class StackedLeaves:
         tried = smallest(lambda which, c: self.error(which, factor[which], c), c, QUIETER, self.tuned & free)
         c = torch.where(free, tried.clamp_min(LEAST_C), c)
         L, ridges = self.factored(torch.arange(len(c)), factor, c)
-        alpha, gammas = torch.cholesky_solve(self.rows.Y, L), (self.gammas * factor).tolist()
-        leaves = []
-        for b, one in enumerate(self.asked):
-            leaf = Leaf(self.kernels[b].with_gamma(gammas[b]), float(c[b]), alpha[b, : len(one.members)], 0.0)
-            sound = not ridges[b] and (one.c is not None or holds(leaf, one.rows[one.members]))
+        alpha = torch.cholesky_solve(self.rows.Y, L)
+        safe, gammas, leaves = self.safe(alpha), (self.gammas * factor).tolist(), list[Leaf]()
+        for b, (one, kernel, gamma) in enumerate(zip(self.asked, self.kernels, gammas, strict=True)):
+            kernel = kernel if gamma == kernel.gamma else kernel.with_gamma(gamma)
+            leaf = Leaf(kernel, float(c[b]), alpha[b, : len(one.members)], 0.0)
+            sound = not ridges[b] and (one.c is not None or safe[b] or holds(leaf, one.rows[one.members]))
             leaves.append(leaf if sound else one.alone())
         return leaves
+
+    def safe(self, alpha: torch.Tensor) -> list[bool]:
+        """Whether coefficients are so small that rounding does no harm, the first thing that :func:`holds` asks."""
+        there, many = self.rows.present[..., None], self.rows.present.sum(1)[:, None, None]
+        mean = self.rows.Y.sum(1, keepdim=True) / many  # filled-up rows have labels 0
+        variance = ((self.rows.Y - mean) ** 2 * there).sum(1, keepdim=True) / (many - 1)
+        rounding = (UNIT * alpha.abs().sum(1).amax(1)) ** 2
+        return (rounding <= ROUNDING**2 * variance.mean((1, 2))).tolist()
 
     def factored(self, which: torch.Tensor, factor: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, list[float]]:
         """Cholesky's factors of K + c S⁻¹ of some of the leaves, and what had to be added to their diagonals."""

@@ -15,6 +15,7 @@ import torch
 
 from hgk.kernels.architecture import Architecture
 from hgk.kernels.nodes.base import Twin, Weights
+from hgk.kernels.sweeps.compiled.many import FusedColumns
 from hgk.kernels.sweeps.compiled.sweep import FusedSweep, layout_of, mapped
 
 
@@ -23,11 +24,15 @@ def installed() -> bool:
     return find_spec("triton") is not None
 
 
+def runs(X: torch.Tensor) -> bool:
+    """Whether Triton runs where these rows are."""
+    return installed() and (X.is_cuda or os.environ.get("TRITON_INTERPRET") == "1")
+
+
 def suits(architecture: Architecture, X: torch.Tensor) -> bool:
     """Whether the fused kernels take this tree on these rows: mapped nodes are to have maps of one rank."""
-    here = installed() and (X.is_cuda or os.environ.get("TRITON_INTERPRET") == "1")
     twins = [members.kind.twin for members in architecture.members]
-    return here and architecture.depth <= 2 and None not in twins and sum(t.mapped for t in twins if t) <= 1
+    return runs(X) and architecture.depth <= 2 and None not in twins and sum(t.mapped for t in twins if t) <= 1
 
 
 def suits_backward(architecture: Architecture, X: torch.Tensor, Z: torch.Tensor | None) -> bool:
