@@ -11,8 +11,24 @@ import pytest
 
 import hgk
 from hgk import HGKClassifier, HGKRegressor, HierarchicalKernel, inhomogeneous
-from hgk.inputs import Category, Column, ColumnSettings, Encoder, Numeric, Reader, merge_rows, register, split
+from hgk.arrays import threads
+from hgk.inputs import (
+    STEPS_PER_COLUMN,
+    Category,
+    Column,
+    ColumnSettings,
+    Encoder,
+    Numeric,
+    Reader,
+    column_remarks,
+    merge_rows,
+    pieces,
+    register,
+    split,
+)
 from hgk.inputs.columns import COLUMN_KINDS
+from hgk.inputs.pieces import PIECE
+from hgk.inputs.remarks import counting_remarks
 from hgk.insight import contributions
 from hgk.report import report
 from hgk.storable import storable
@@ -71,6 +87,157 @@ def test_merging_treats_missing_cells_as_equal():
     merged = merge_rows(X, np.zeros((3, 1)), np.ones(3))
     assert sorted(merged.weight) == [1.0, 2.0]
     assert merged.place[0] == merged.place[1] != merged.place[2]
+
+
+# ------------------------------------------------------------------------------------------- large tables, naive twins
+
+
+def merged_by_unique(X, y, weight, count):
+    """Distinct rows by ``np.unique``, infinity in place of NaN, which is not equal to itself."""
+    kept = np.flatnonzero(weight > 0)
+    table = np.column_stack([X, y])[kept]
+    distinct, place = np.unique(np.where(np.isnan(table), np.inf, table), axis=0, return_inverse=True)
+    everywhere = np.full(len(X), -1)
+    everywhere[kept] = place.reshape(-1)
+    sums = [np.bincount(everywhere[kept], weights=values[kept]) for values in (weight, count)]
+    return np.where(np.isinf(distinct), np.nan, distinct), *sums, everywhere
+
+
+def tables_to_merge():
+    rng = np.random.default_rng(0)
+    continuous, coarse = rng.standard_normal((500, 6)), rng.integers(-1, 3, (3000, 5)).astype(float)
+    holes = np.where(rng.random((3000, 4)) < 0.3, np.nan, rng.integers(-1, 2, (3000, 4)))
+    zeros = np.where(rng.random((400, 3)) < 0.5, -0.0, rng.integers(0, 2, (400, 3)))
+    return {
+        "all different": continuous,
+        "ties in every column": coarse,
+        "missing cells": holes,
+        "zeros of both signs": zeros,
+        "rows many times": continuous[rng.integers(0, 40, 2000)],
+        "the last column decides": np.column_stack([np.ones((300, 3)), rng.integers(0, 50, 300)]),
+        "one column": coarse[:, :1],
+        "one row": continuous[:1],
+        "all rows equal": np.ones((50, 3)),
+        "nothing but missing cells": np.full((9, 2), np.nan),
+    }
+
+
+@pytest.mark.parametrize("labels", [1, 2])
+@pytest.mark.parametrize("name", tables_to_merge())
+def test_merged_rows_are_those_of_a_sort_of_whole_rows(name, labels):
+    X, rng = tables_to_merge()[name], np.random.default_rng(1)
+    y = rng.integers(0, 2, (len(X), labels)).astype(float)
+    weight, count = np.append(1.5, rng.integers(0, 4, len(X) - 1) * rng.random(len(X) - 1)), rng.integers(1, 4, len(X))
+    merged = merge_rows(X, y, weight, count.astype(float))
+    distinct, total, times, place = merged_by_unique(X, y, weight, count)
+    np.testing.assert_array_equal(np.column_stack([merged.X, merged.y]), distinct)
+    np.testing.assert_array_equal(merged.place, place)
+    np.testing.assert_array_equal(merged.weight, total)
+    np.testing.assert_array_equal(merged.count, times)
+    np.testing.assert_array_equal(merge_rows(X, y, weight).count, np.bincount(place[place >= 0]))
+
+
+def test_of_equal_rows_the_first_is_kept():
+    X, weight = np.array([[1.0, 2.0], [0.0, 1.0], [-0.0, 1.0], [-0.0, 0.0], [0.0, 0.0]]), np.array([1.0, 0, 1, 1, 1])
+    merged = merge_rows(X, np.zeros((5, 1)), weight)
+    assert merged.place.tolist() == [2, -1, 1, 0, 0]
+    assert np.signbit(merged.X[:, 0]).tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", tables_to_merge())
+def test_a_column_learns_the_weighted_distribution_of_its_different_numbers(name, weighted):
+    x = tables_to_merge()[name][:, -1]
+    weight = np.random.default_rng(2).random(len(x)) if weighted else np.full(len(x), 0.3)
+    values, place = np.unique(x[~np.isnan(x)], return_inverse=True)
+    mass = np.bincount(place, weights=weight[~np.isnan(x)], minlength=len(values))
+    column = numeric(x, weight)
+    if len(values) > 1:
+        np.testing.assert_array_equal(column.knots, values)
+        np.testing.assert_allclose(column.heights, 2 * (np.cumsum(mass) - mass / 2) / mass.sum() - 1, atol=1e-14)
+    else:
+        assert (column.half, len(column.knots)) == (0, 1)
+    assert column.missing == np.isnan(x).any()
+
+
+def many_rows(rows=PIECE + 5000, seed=0):
+    """Numbers, some missing, and categories, as the reader gives them; with the reader."""
+    rng = np.random.default_rng(seed)
+    texts = rng.choice(np.array(["a", "b", "c", None], dtype=object), rows)
+    columns = [rng.standard_normal(rows), rng.standard_t(2, rows), np.where(rng.random(rows) < 0.1, np.nan, 1.0), texts]
+    columns[0][::7] = np.nan
+    reader = Reader.of(columns, ["x", "tails", "one", "kind"])
+    return reader(columns), reader
+
+
+@pytest.fixture(params=[1, 3])
+def counted_threads(request, monkeypatch):
+    """Tables as if they were large, prepared by so many threads."""
+    monkeypatch.setattr(pieces, "MANY_CELLS", 1)
+    monkeypatch.setattr(pieces, "STRETCH", PIECE)
+    with threads(request.param):
+        yield request.param
+
+
+@pytest.mark.usefixtures("counted_threads")
+def test_a_large_table_in_pieces_gives_the_features_of_its_columns():
+    X, reader = many_rows()
+    weight = np.random.default_rng(1).random(len(X))
+    encoder = Encoder.of(X, weight, reader, steps=True)
+    settings = ColumnSettings(steps=STEPS_PER_COLUMN)
+    alone = [column.learned(x, weight, settings) for column, x in zip(reader.columns, X.T, strict=True)]
+    features = np.column_stack([column(x) for column, x in zip(alone, X.T, strict=True)])
+    np.testing.assert_array_equal(encoder(X), features)
+    assert features.shape[1] == len(encoder.features) > 2 * STEPS_PER_COLUMN
+    present = ~np.isnan(X[:, 0])
+    rank = np.interp(X[present, 0], encoder.columns[0].knots, encoder.columns[0].heights)
+    np.testing.assert_array_equal(encoder(X)[present, 1], rank)
+
+
+@pytest.mark.usefixtures("counted_threads")
+def test_a_large_table_is_read_and_merged_in_pieces():
+    X, reader = many_rows()
+    np.testing.assert_array_equal(Reader(reader.columns[:3])(list(X[:, :3].T)), X[:, :3])
+    merged = merge_rows(X[:, 1:], X[:, :1], np.ones(len(X)))
+    assert len(merged.X) > PIECE
+    np.testing.assert_array_equal(np.column_stack([merged.y, merged.X])[merged.place], X)
+
+
+def test_a_kind_of_column_from_outside_gets_a_large_column_as_a_whole():
+    class Share(Numeric):
+        """Each number's share of all that are given."""
+
+        by_cell = False
+
+        def __call__(self, x):
+            return (x / x.sum())[:, None]
+
+    x = np.arange(1.0, PIECE + 10)
+    np.testing.assert_array_equal(Encoder((Share("x"),))(x[:, None])[:, 0], x / x.sum())
+
+
+def test_infinity_in_a_late_piece_is_refused_with_the_first_column_that_has_it():
+    X = np.ones((2 * PIECE, 3))
+    X[-1, 1] = X[5, 2] = np.inf
+    with pytest.raises(ValueError, match="Column 'x1' contains infinity"):
+        HGKRegressor().fit(X, X[:, 0])
+
+
+def test_remarks_on_columns_look_beyond_a_glance():
+    X = np.zeros((5000, 5))
+    X[::2, 1:3], X[1::2, 3], X[::2, 4] = 1, np.nan, 1
+    assert column_remarks(X, "abcde") == [
+        "Constant columns cannot help and get weight 0: a. Remove them to silence this.",
+        "Some columns repeat others, so that importance is divided among the copies arbitrarily: c, e. Remove them to "
+        "silence this.",
+    ]
+    X[4999, 0], X[4999, 4] = 1, 2
+    (copies,) = column_remarks(X, "abcde")
+    assert "arbitrarily: c. Remove" in copies
+    count = np.arange(5000.0)
+    assert len(counting_remarks([count, count, X[:, 0]], ["a", "b", "c"])) == 2
+    count[4000] += 1
+    assert not counting_remarks([count, X[:, 0]], ["a", "b"])
 
 
 def frame(n=300, seed=0):

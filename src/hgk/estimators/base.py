@@ -169,8 +169,7 @@ class HGKEstimator(FittedAttributes, BaseEstimator, ABC):
             with np.errstate(over="ignore"):
                 X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=reset)
         columns, names = split(X)
-        names = list(getattr(self, "feature_names_in_", names))
-        return [checks.finite(column, str(name)) for column, name in zip(columns, names, strict=True)]
+        return checks.finite(columns, [str(name) for name in getattr(self, "feature_names_in_", names)])
 
     def _prepare(self, columns, Y, weight, count, learner: Learner) -> Prepared:
         names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(len(columns))])

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
-from hgk.inputs import INEXACT, Marks, as_float, cut, how_to_convert, is_missing, numbers, reading
+from hgk.inputs import INEXACT, Marks, as_float, by_pieces, cut, how_to_convert, is_missing, numbers, reading
 
 # Weights are multiplied by a power of four beyond these, so that their sums and squares are numbers.
 SMALL_WEIGHT, LARGE_WEIGHT = 1e-100, 1e100
@@ -124,14 +124,23 @@ def width(X: Any, estimator: Any) -> None:
         )
 
 
-def finite(column: np.ndarray, name: str) -> np.ndarray:
-    """The column, in which there may be missing cells and no infinite ones."""
-    if column.dtype != object and np.isinf(column).any():
+def finite(columns: list[np.ndarray], names: Sequence[str]) -> list[np.ndarray]:
+    """The columns, in which there may be missing cells and no infinite ones."""
+    infinite = np.zeros(len(columns), dtype=bool)
+
+    def look(rows: slice) -> None:
+        for j, column in enumerate(columns):
+            if column.dtype != object and np.isinf(column[rows]).any():
+                infinite[j] = True
+
+    by_pieces((len(columns[0]), len(columns)), look)
+    if infinite.any():
+        name = names[int(infinite.argmax())]
         raise ValueError(
-            f"Column {name!r} contains infinity or a value too large for float64; replace it by a number or a "
-            "missing value."
+            f"Column {name!r} contains infinity or a value too large for float64; replace it by a number or a missing "
+            "value."
         )
-    return column
+    return columns
 
 
 # ------------------------------------------------------------------------------------------------------- labels

@@ -22,7 +22,7 @@ from hgk.model import AT_REST
 from hgk.search import FOLDS, Task, divide, lam_grid, problem_for
 from hgk.targets import Target
 
-# Copies of a table while its equal rows are found.
+# Copies of a table while its equal rows are found and its columns are learned.
 MERGED = 6
 # Rows from which columns get steps: few do not carry a warp.
 STEPPED = 1000

@@ -15,6 +15,7 @@ from hgk.inputs.columns.category import fewest_rows, id_remark, is_id
 from hgk.inputs.encoder import STEPS_PER_COLUMN, Encoder, Feature, Inputs
 from hgk.inputs.merging import Merged, merge_rows
 from hgk.inputs.numerals import INEXACT, Marks, Reading, cut, numbers, reading
+from hgk.inputs.pieces import by_pieces
 from hgk.inputs.reader import Reader, read_columns, readings
 from hgk.inputs.remarks import column_remarks, how_to_convert, precision_remarks, text_remark
 from hgk.inputs.upgrades import upgrade_inputs

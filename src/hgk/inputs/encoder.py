@@ -10,6 +10,7 @@ import numpy as np
 
 from hgk.inputs.cells import split
 from hgk.inputs.columns import Column, ColumnSettings, Unchanged
+from hgk.inputs.pieces import PIECE, by_pieces, threads_for_cells
 from hgk.inputs.reader import Reader
 from hgk.storable import expect, storable
 
@@ -45,8 +46,12 @@ class Encoder:
         """The encoder of distinct rows as the reader gives them."""
         varied = sum(column.varies(x) for column, x in zip(reader.columns, X.T, strict=True)) if steps else 0
         settings = ColumnSettings(ranks, robust, min(STEPS_PER_COLUMN, ALL_STEPS // max(1, varied)) if steps else 0)
-        pairs = zip(reader.columns, X.T, strict=True)
-        return cls(tuple(column.learned(x, weight, settings) for column, x in pairs))
+        jobs = [
+            lambda column=column, x=x: column.learned(x, weight, settings)
+            for column, x in zip(reader.columns, X.T, strict=True)
+        ]
+        # a thread holds several copies of its column, and all threads together at most some copies of the table
+        return cls(tuple(threads_for_cells(X.size, X.shape[1] // 2).run(jobs)))
 
     @classmethod
     def identity(cls, reader: Reader) -> Encoder:
@@ -54,7 +59,22 @@ class Encoder:
         return cls(tuple(Unchanged(column.name, column) for column in reader.columns))
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        return np.column_stack([column(X[:, j]) for j, column in enumerate(self.columns)])
+        if len(X) <= PIECE:
+            return np.column_stack([column(X[:, j]) for j, column in enumerate(self.columns)])
+        widths = [len(column.features) for column in self.columns]
+        ends = np.cumsum(widths)
+        places = [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
+        out = np.empty((len(X), ends[-1]))
+
+        def encode(rows: slice, by_cell: bool) -> None:
+            for j, (column, place) in enumerate(zip(self.columns, places, strict=True)):
+                if column.by_cell == by_cell:
+                    part = out[rows, place]
+                    part[...] = np.reshape(column(X[rows, j]), part.shape)
+
+        encode(slice(None), by_cell=False)
+        by_pieces(out.shape, lambda rows: encode(rows, by_cell=True))
+        return out
 
     @property
     def features(self) -> tuple[Feature, ...]:

@@ -8,9 +8,12 @@ leave-one-out leaves one of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from hgk.inputs.pieces import taken
 
 
 @dataclass(frozen=True)
@@ -38,15 +41,65 @@ def merge_rows(X: np.ndarray, y: np.ndarray, weight: np.ndarray, count: np.ndarr
     ([1.0, 2.0], [1.0, 2.0], [1, 0, 1])
     """
     kept = np.flatnonzero(weight > 0)
-    table = np.column_stack([X[kept], y[kept]])
-    # NaN is not equal to itself; infinity cannot occur in checked data, and takes its place
-    distinct, place = np.unique(np.where(np.isnan(table), np.inf, table), axis=0, return_inverse=True)
-    distinct, place = np.where(np.isinf(distinct), np.nan, distinct), place.reshape(-1)
-    everywhere = np.full(len(X), -1)
-    everywhere[kept] = place
+    X, y = np.asarray(X, dtype=float), np.asarray(y, dtype=float)
+    order, new = _sorted([*X.T, *y.T], kept)
+    first = np.minimum.reduceat(order, np.flatnonzero(new)) if len(order) else order
+    place = np.full(len(X), -1)
+    place[order] = np.cumsum(new) - 1
     total, times = (
-        np.bincount(place, weights=values, minlength=len(distinct))
+        np.bincount(place[kept], weights=values, minlength=len(first))
         for values in (weight[kept], None if count is None else count[kept])
     )
-    d = X.shape[1]
-    return Merged(distinct[:, :d].copy(), distinct[:, d:].copy(), total, times.astype(float), everywhere)
+    return Merged(taken(X, first), taken(y, first), total, times.astype(float), place)
+
+
+def _sorted(columns: Sequence[np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """These rows in lexicographic order, and whether each differs from the one before it.
+
+    The order by the first j columns divides the rows into groups of rows that agree in them. Column j + 1 orders each
+    group; groups of one row are left alone, so that columns of different numbers leave little to do for the others.
+    """
+    order, new = rows.copy(), np.zeros(len(rows), dtype=bool)
+    new[:1] = True
+    tied = np.arange(len(rows))  # where in the order there is a group of several rows
+    for column in columns:
+        new_group = new[tied]
+        tied = tied[~(new_group & np.append(new_group[1:], True))]
+        if not len(tied):
+            break
+        _order_groups(column, order, new, tied)
+    return order, new
+
+
+def _order_groups(column: np.ndarray, order: np.ndarray, new: np.ndarray, tied: np.ndarray) -> None:
+    """Order every group by this column, and mark where new groups begin."""
+    x, begins = column[order[tied]], new[tied]
+    varied = _differ(x) & ~begins[1:]
+    if not varied.any():
+        return
+    group = np.cumsum(begins) - 1
+    mixed = np.zeros(group[-1] + 1, dtype=bool)
+    mixed[group[1:][varied]] = True
+    if not mixed.all():
+        chosen = mixed[group]
+        tied, x, group = tied[chosen], x[chosen], group[chosen]
+    by_group = _by_group(group, x)
+    order[tied] = order[tied[by_group]]
+    new[tied[1:]] |= _differ(x[by_group])
+
+
+def _by_group(group: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The order by group and then by x; rows that are equal in both come in any order."""
+    by_x = np.argsort(x)
+    if group[0] == group[-1]:
+        return by_x
+    # one sort by a whole number is faster than a stable one
+    rank = np.empty(len(x), dtype=np.int64)
+    rank[by_x] = np.cumsum(np.append(False, _differ(x[by_x])))
+    return np.argsort(group * (rank[by_x[-1]] + 1) + rank)
+
+
+def _differ(x: np.ndarray) -> np.ndarray:
+    """Whether each number differs from the one before; NaN does not differ from NaN."""
+    before, after = x[:-1], x[1:]
+    return (before != after) & ((before == before) | (after == after))

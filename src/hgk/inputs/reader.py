@@ -11,6 +11,7 @@ import numpy as np
 from hgk.inputs.cells import Cells, Meant, is_text
 from hgk.inputs.columns import Column, kind_of
 from hgk.inputs.numerals import Marks, Reading, reading
+from hgk.inputs.pieces import stacked
 from hgk.inputs.remarks import counting_remarks
 
 
@@ -43,7 +44,7 @@ class Reader:
 
     def __call__(self, columns: Sequence[np.ndarray]) -> np.ndarray:
         """Numbers, or codes 0, 1, ... of categories; NaN for missing cells, -1 for unseen categories."""
-        return np.column_stack([column.read(cells) for column, cells in zip(self.columns, columns, strict=True)])
+        return stacked([column.read(cells) for column, cells in zip(self.columns, columns, strict=True)])
 
     @property
     def names(self) -> tuple[str, ...]:

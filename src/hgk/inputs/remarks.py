@@ -12,6 +12,8 @@ from hgk.inputs.numerals import INEXACT, Reading, is_date
 
 # Rows from which a column that counts them is no coincidence.
 FEWEST_COUNTED = 10
+# Rows that are enough to tell most columns apart.
+GLANCE = 1000
 
 
 def how_to_convert(r: Reading) -> str:
@@ -60,7 +62,7 @@ def _counts(column: np.ndarray, name: str) -> bool:
         return False
     if re.fullmatch(r"Unnamed: \d+", name):  # what pandas calls the column of an index; rows may have been left out
         return bool((np.diff(column) >= 1).all() and (column % 1 == 0).all())
-    return column[0] in (0, 1) and bool((np.diff(column) == 1).all())
+    return column[0] in (0, 1) and all((np.diff(x) == 1).all() for x in (column[:FEWEST_COUNTED], column))
 
 
 def precision_remarks(X: Any) -> list[str]:
@@ -88,9 +90,8 @@ def _merges(column: Any) -> bool:
 
 def column_remarks(X: np.ndarray, names: Sequence[str]) -> list[str]:
     """One sentence for constant columns and one for pairs of equal columns, if there are any."""
-    first: dict[bytes, int] = {}
-    constant = [j for j, x in enumerate(X.T) if np.all((x == x[0]) | (np.isnan(x) & np.isnan(x[0])))]
-    copies = [j for j in range(X.shape[1]) if first.setdefault(X[:, j].tobytes(), j) != j and j not in set(constant)]
+    constant = [j for j, x in enumerate(X.T) if _constant(_glance(x)) and _constant(x)]
+    copies = _copies(X, [j for j in range(X.shape[1]) if j not in set(constant)])
     remarks = []
     if constant:
         remarks.append(
@@ -102,6 +103,25 @@ def column_remarks(X: np.ndarray, names: Sequence[str]) -> list[str]:
             f"{_listed(copies, names)}. Remove them to silence this."
         )
     return remarks
+
+
+def _glance(x: np.ndarray) -> np.ndarray:
+    """A few of many rows: where these differ, the others need not be looked at."""
+    return x[:: max(1, len(x) // GLANCE)]
+
+
+def _constant(x: np.ndarray) -> bool:
+    return bool(np.all((x == x[0]) | (np.isnan(x) & np.isnan(x[0]))))
+
+
+def _copies(X: np.ndarray, columns: Sequence[int]) -> list[int]:
+    """Those of these columns that repeat one before them."""
+    alike: dict[bytes, list[int]] = {}
+    for j in columns:
+        alike.setdefault(_glance(X[:, j]).tobytes(), []).append(j)
+    first: dict[bytes, int] = {}
+    candidates = [j for group in alike.values() if len(group) > 1 for j in group]
+    return sorted(j for j in candidates if first.setdefault(X[:, j].tobytes(), j) != j)
 
 
 def _listed(columns: Sequence[int], names: Sequence[str], most: int = 5) -> str:

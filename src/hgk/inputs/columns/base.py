@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,6 +30,9 @@ class ColumnSettings:
 @dataclass(frozen=True)
 class Column(ABC):
     """A column of a table. A subclass is a kind of column: see :func:`hgk.inputs.columns.register`."""
+
+    # whether each row's features depend on its cell alone, so that a large column can be encoded in pieces
+    by_cell: ClassVar[bool] = False
 
     name: str
 

@@ -34,6 +34,8 @@ class Category(Column):
     none is frequent. Then there is a single feature, which is the same for all rows.
     """
 
+    by_cell = True
+
     categories: tuple[str | bool | int | float, ...]
     codes: np.ndarray = field(default_factory=lambda: np.empty(0))
     missing: bool = False

@@ -240,7 +240,7 @@ class HKLRegressor(RegressorMixin, BaseEstimator):
             if self._reader.is_categorical(j) or np.isnan(column).any():
                 what = "texts" if self._reader.is_categorical(j) else "NaN"
                 raise ValueError(f"Column {name!r} contains {what}; HKLRegressor needs numbers, so fill or encode it.")
-            checks.finite(column, name)
+            checks.finite([column], [name])
         return table
 
     def _predict_rows(self, X: np.ndarray) -> np.ndarray:
