@@ -613,16 +613,18 @@ def test_too_many_rows_for_the_device_get_a_sentence():
 
 @kernels
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("n", "m"), [(1, 1), (33, 70), (64, 31)])
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (33, 70), (64, 31), (70, None)])
 @pytest.mark.parametrize("tree", [FLAT["all kinds"], FLAT["two exponents"], SHAPES["groups and maps"][0]])
 def test_sums_over_columns_of_many_kernels_are_the_plain_ones(tree, n, m, dtype):
     """Of every kind, into the places of its nodes alone."""
     rng, device = np.random.default_rng(0), DEVICE
-    X, Z = (torch.from_numpy(rng.standard_normal((3, size, tree.d))).to(device, dtype) for size in (n, m))
+    X, Z = (torch.from_numpy(rng.standard_normal((3, size, tree.d))).to(device, dtype) for size in (n, m or n))
     X[:, :, 0] = X[:, :, 0].sign()  # equal values: distances of 0
     Z[:, :, 0] = Z[:, :, 0].sign()
+    Z = X if m is None else Z
     W = tuple(torch.stack([w.abs() * k for k in (1, 2, 3)]).to(device) for w in random_kernel(tree).W)
-    N = torch.from_numpy(rng.standard_normal((3, len(tree.coordinates), n, m))).to(device, dtype)
+    N = torch.from_numpy(rng.standard_normal((3, len(tree.coordinates), n, m or n))).to(device, dtype)
+    N = N + N.mT if m is None else N
     for members in tree.members:
         if members.kind.stacked not in COMPILED:
             continue

@@ -43,7 +43,7 @@ from hgk.optimisers import Adam
 from hgk.optimisers.steps import Steps
 from hgk.optimisers.together import ShortRun, leave_one_out, run_stacked
 from hgk.progress import Progress
-from hgk.solvers import inverse_factor, stacked_cholesky
+from hgk.solvers import inverse_factor, stacked_cholesky, stacked_solve
 from hgk.solvers.least_squares import cholesky
 from tasks import default_settings, numbers
 
@@ -173,6 +173,9 @@ def test_stacked_factors_are_those_of_each_matrix(n):
         unit = torch.eye(n, dtype=torch.float64)
         torch.testing.assert_close(M[b] @ L[b].tril(), unit, rtol=0, atol=1e-8)
         assert torch.equal(M[b], M[b].tril())
+        Y = torch.randn(size, 2, dtype=torch.float64)
+        solved = stacked_solve(L[b : b + 1, :size, :size], Y[None])[0]
+        torch.testing.assert_close(solved, torch.cholesky_solve(Y, expected), rtol=1e-6, atol=1e-8)
         assert not bool(M[b, size:, :size].any())
 
 

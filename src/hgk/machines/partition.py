@@ -270,7 +270,7 @@ class Splitting:
         self.X, self.scale, self.direction = X, scale, direction
 
     def cuts(self, nodes: Nodes, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """a and b of each, the most balanced of some directions; which rows are above b; whether they can be separated."""
+        """a and b of each, the most balanced of some directions; which rows are above b; whether any are apart."""
         above = torch.zeros_like(nodes.rows, dtype=torch.bool)
         a, b = torch.zeros(len(nodes), self.X.shape[1]).double(), torch.zeros(len(nodes)).double()
         balance = (FEWEST_APART / nodes.sizes.double()).clamp_max(LEAST)

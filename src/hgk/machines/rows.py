@@ -35,7 +35,7 @@ class Sample:
             return cls(rows)
         order = np.argsort(same_x, kind="stable")
         starts = np.flatnonzero(np.diff(same_x[order], prepend=-1))
-        return cls(rows, order, np.append(starts, rows))
+        return cls(rows) if len(starts) == rows else cls(rows, order, np.append(starts, rows))
 
     def draw(self, rng: np.random.Generator, many: int) -> np.ndarray:
         """So many different rows, of the last x perhaps not all."""
@@ -92,12 +92,9 @@ class Rows:
         numbers[order] = new.cumsum(0) - 1
         return numbers.cpu().numpy()
 
-    def same_x_of(self, index: torch.Tensor) -> np.ndarray | None:
-        """The same numbers for some of the rows; None where no two of these have the same."""
-        if self.same_x is None:
-            return None
-        numbers = self.same_x[index.numpy()]
-        return None if len(np.unique(numbers)) == len(numbers) else numbers
+    def sample_of(self, index: torch.Tensor) -> Sample:
+        """Of some of the rows; which of them have the same x is not looked for again."""
+        return Sample.of(len(index), None if self.same_x is None else self.same_x[index.numpy()])
 
     @cached_property
     def sample(self) -> Sample:

@@ -9,7 +9,7 @@ from hgk.solvers.least_squares import Cholesky, Spectral
 from hgk.solvers.newton import Newton
 from hgk.solvers.nystrom import Nystrom
 from hgk.solvers.path import CholeskyPath
-from hgk.solvers.stacked import inverse_factor, stacked_cholesky
+from hgk.solvers.stacked import inverse_factor, stacked_cholesky, stacked_solve
 
 __all__ = [
     "Ask",
@@ -29,6 +29,7 @@ __all__ = [
     "register",
     "solver_for",
     "stacked_cholesky",
+    "stacked_solve",
     "unregister",
 ]
 

@@ -50,6 +50,18 @@ def _factor(A: torch.Tensor) -> torch.Tensor:
     return broken
 
 
+def stacked_solve(L: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
+    """(L Lᵀ)⁻¹ B, by blocks of rows: forwards with L_kk and the blocks to its left, backwards with those below it."""
+    X, parts = B.clone(), list(blocks(L.shape[1], BLOCK_COLUMNS))
+    for k in parts:
+        right = X[:, k] - L[:, k, : k.start] @ X[:, : k.start]
+        X[:, k] = torch.linalg.solve_triangular(L[:, k, k], right, upper=False)
+    for k in reversed(parts):
+        right = X[:, k] - L[:, k.stop :, k].mT @ X[:, k.stop :]
+        X[:, k] = torch.linalg.solve_triangular(L[:, k, k].mT, right, upper=True)
+    return X
+
+
 def inverse_factor(L: torch.Tensor) -> torch.Tensor:
     """M = L⁻¹, so that the inverse is Mᵀ M."""
     M = torch.zeros_like(L)

@@ -37,7 +37,6 @@ from hgk.machines import (
     Machine,
     Partition,
     Rows,
-    Sample,
     partition,
     principal_direction,
     random_direction,
@@ -173,8 +172,7 @@ class HandingTree:
             return None
         many = plan.steps * min(plan.batch, len(members))
         if len(members) > many:
-            sample = Sample.of(len(members), self.rows.same_x_of(members))
-            members = members[torch.from_numpy(np.sort(sample.draw(rng, many)))]
+            members = members[torch.from_numpy(np.sort(self.rows.sample_of(members).draw(rng, many)))]
         return members, rng
 
     def steps_of(self, node: int, handed: Handed, plan: LeafPlan) -> Steps | None:
@@ -191,7 +189,7 @@ class HandingTree:
         if (drawn := self.sample_of(node, handed, plan)) is None:
             return None
         members, rng = drawn
-        sample, batch = Sample.of(len(members), self.rows.same_x_of(members)), min(plan.batch, len(members))
+        sample, batch = self.rows.sample_of(members), min(plan.batch, len(members))
         batches = [members[torch.from_numpy(sample.draw(rng, batch))] for _ in range(plan.steps)]
         return ShortRun(handed.kernel, handed.c, members, batches)
 

@@ -28,7 +28,7 @@ from hgk.learners.default.leaves import (
 from hgk.machines import StackedRows, stacks
 from hgk.optimisers import Adam
 from hgk.optimisers.together import bytes_of_run, run_stacked
-from hgk.solvers import inverse_factor, stacked_cholesky
+from hgk.solvers import inverse_factor, stacked_cholesky, stacked_solve
 
 
 def learned_together(asked: Sequence[StepsOfNode]) -> list[Handed]:
@@ -99,7 +99,7 @@ class StackedLeaves:
         tried = smallest(lambda which, c: self.error(which, factor[which], c), c, QUIETER, self.tuned & free)
         c = torch.where(free, tried.clamp_min(LEAST_C), c)
         L, ridges = self.factored(torch.arange(len(c)), factor, c)
-        alpha = torch.cholesky_solve(self.rows.Y, L)
+        alpha = stacked_solve(L, self.rows.Y)
         safe, gammas, leaves = self.safe(alpha), (self.gammas * factor).tolist(), list[Leaf]()
         for b, (one, kernel, gamma) in enumerate(zip(self.asked, self.kernels, gammas, strict=True)):
             kernel = kernel if gamma == kernel.gamma else kernel.with_gamma(gamma)

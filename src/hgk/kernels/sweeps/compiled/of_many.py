@@ -5,6 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from hgk.kernels.sweeps.compiled.tiles import place_of_tile
+
 # Compiled once for all trees and batches.
 SIZES_OF_MANY = ["n", "m", "columns", "nodes", "all_nodes", "q"]
 
@@ -24,12 +26,12 @@ def _distance(X, Z, j, n, m, rows, cols, q, SQUARE: tl.constexpr, ABSOLUTE: tl.c
 
 
 @triton.jit
-def _tile(X, Z, n, m, columns, B: tl.constexpr):
-    """This program's kernel, the columns of its rows, and the rows of its tile."""
-    tiles = tl.cdiv(n, B) * tl.cdiv(m, B)
+def _tile(X, Z, n, m, columns, tiles, SYMMETRIC: tl.constexpr, B: tl.constexpr):
+    """This program's kernel, the columns of its rows, the rows of its tile, and how often the tile counts."""
     t, b = tl.program_id(0) % tiles, (tl.program_id(0) // tiles).to(tl.int64)
-    rows, cols = t // tl.cdiv(m, B) * B + tl.arange(0, B), t % tl.cdiv(m, B) * B + tl.arange(0, B)
-    return b, X + b * columns * n, Z + b * columns * m, rows, cols
+    r, c = place_of_tile(t, m, SYMMETRIC, B)
+    rows, cols = r * B + tl.arange(0, B), c * B + tl.arange(0, B)
+    return b, X + b * columns * n, Z + b * columns * m, rows, cols, tl.where(r == c, 1.0, 2.0)
 
 
 @triton.jit
@@ -47,7 +49,7 @@ def many_exponents(
     SQUARE: tl.constexpr, ABSOLUTE: tl.constexpr, G: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """-S of G nodes on the tile."""
-    b, X, Z, rows, cols = _tile(X, Z, n, m, columns, B)
+    b, X, Z, rows, cols, _ = _tile(X, Z, n, m, columns, tl.cdiv(n, B) * tl.cdiv(m, B), False, B)
     node = tl.program_id(1) * G + tl.arange(0, G)
     weights = V2 + (b * nodes + node) * columns
     S = tl.zeros([G, B, B], dtype=E.dtype.element_ty)
@@ -61,13 +63,18 @@ def many_exponents(
 @triton.jit(do_not_specialize=SIZES_OF_MANY)
 def many_sums(
     X, Z, N, Node, Sums, n, m, columns, nodes, all_nodes, q,
-    SQUARE: tl.constexpr, ABSOLUTE: tl.constexpr, G: tl.constexpr, B: tl.constexpr,
+    SQUARE: tl.constexpr, ABSOLUTE: tl.constexpr, SYMMETRIC: tl.constexpr, G: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """The tile's part of Σ N_i |x_j - x'_j|^q of G nodes, for every column."""
-    b, X, Z, rows, cols = _tile(X, Z, n, m, columns, B)
+    """The tile's part of Σ N_i |x_j - x'_j|^q of G nodes, for every column; of symmetric N, a tile below the diagonal
+    counts for the one above it, too.
+    """
+    tiles = tl.cdiv(n, B) * (tl.cdiv(n, B) + 1) // 2 if SYMMETRIC else tl.cdiv(n, B) * tl.cdiv(m, B)
+    b, X, Z, rows, cols, twice = _tile(X, Z, n, m, columns, tiles, SYMMETRIC, B)
     node = tl.program_id(1) * G + tl.arange(0, G)
     place, inside = _places(Node, b, node, nodes, all_nodes, n, m, rows, cols)
     mine = tl.load(N + place, mask=inside, other=0.0)
+    if SYMMETRIC:
+        mine = mine * twice.to(mine.dtype)
     out = Sums + (tl.program_id(0).to(tl.int64) * nodes + node) * columns
     for j in range(columns):
         d = _distance(X, Z, j, n, m, rows, cols, q, SQUARE, ABSOLUTE)

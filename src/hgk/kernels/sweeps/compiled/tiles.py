@@ -29,7 +29,7 @@ COUNTS = ["singles", "smooth", "groups", "gsmooth"]
 
 
 @triton.jit
-def _place(t, m, SYMMETRIC: tl.constexpr, B: tl.constexpr):
+def place_of_tile(t, m, SYMMETRIC: tl.constexpr, B: tl.constexpr):
     """Row and column of the t-th tile; of a symmetric matrix, of those on and below the diagonal."""
     if SYMMETRIC:
         r = ((tl.sqrt(8.0 * t + 1.0) - 1.0) * 0.5).to(tl.int32)
@@ -135,7 +135,7 @@ def matrix(
     SYMMETRIC: tl.constexpr, LOGARITHM: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """Out = K, or -E; of a symmetric one the tiles on and below the diagonal are computed and written twice."""
-    r, c = _place(tl.program_id(0), m, SYMMETRIC, B)
+    r, c = place_of_tile(tl.program_id(0), m, SYMMETRIC, B)
     rows, cols = r * B + tl.arange(0, B), c * B + tl.arange(0, B)
     E = _top(
         Y, Z, First, Q, C, X, Xz, Column, V, GFirst, GQ, GC, ny, nz, rows, cols, singles, smooth, groups, gsmooth,
@@ -208,7 +208,7 @@ def single_sums(
 ):  # fmt: skip
     """One tile's part of edges_i and, in its scaled columns, of sums_ij, of one single node that is not oblique."""
     t, i = tl.program_id(0), oblique + tl.program_id(1)
-    r, c = _place(t, m, SYMMETRIC, B)
+    r, c = place_of_tile(t, m, SYMMETRIC, B)
     rows, cols = r * B + tl.arange(0, B), c * B + tl.arange(0, B)
     N = _counted(K, dK, Scale, n, m, r, c, rows, cols, SYMMETRIC)
     if not FLAT:
@@ -238,7 +238,7 @@ def group_sums(
     costs as much for a small one. The edges lie behind the ``columns`` of the groups, ``width`` numbers a tile.
     """
     t, g, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    r, c = _place(t, m, SYMMETRIC, B)
+    r, c = place_of_tile(t, m, SYMMETRIC, B)
     rows, cols, node = r * B + tl.arange(0, B), c * B + tl.arange(0, B), part * H + tl.arange(0, H)
     N = _counted(K, dK, Scale, n, m, r, c, rows, cols, SYMMETRIC)[None, :, :]
     zeros = tl.zeros([H, B, B], dtype=K.dtype.element_ty)
