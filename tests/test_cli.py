@@ -24,7 +24,7 @@ from hgk import cli
 from hgk.cli import demo, fit, progress, shared, tables
 from hgk.cli.rows import read_rows
 from hgk.cli.shared import Console
-from hgk.events import Chosen, Counted, Event, Step, last
+from hgk.events import ClassesJudged, Counted, Event, Step, last
 from hgk.insight import contributions, scores
 from hgk.progress import Progress
 from tasks import quickly
@@ -178,10 +178,11 @@ def test_info_tells_the_error_that_the_report_tells(call, folder, tmp_path):
     with quickly():
         model = hgk.HGKClassifier(random_state=0).fit(frame[["living area", "größe", "town"]], frame["sold"])
     hgk.save(model, tmp_path / "m.hgk", compact=True)
-    chosen = last(model.history_, Chosen)
+    chosen = last(model.history_, ClassesJudged)
     said = call("info", tmp_path / "m.hgk")[1]
     where = f"on {chosen.rows} rows set aside, which chose among kernels"
-    assert f"error          {where}: {chosen.wrong:.1%} of the classes wrong, a mean" in said
+    what = f"{chosen.wrong:.1%} of the classes wrong, a log-loss of {chosen.log_loss:.4g}, a mean"
+    assert f"error          {where}: {what}" in said
     pinball = hgk.HGKRegressor("plain", loss="pinball", random_state=0).fit(frame[["living area"]], frame["price"])
     hgk.save(pinball, tmp_path / "p.hgk")
     assert re.search(r"^error +by 5-fold cross-validation: a root mean", call("info", tmp_path / "p.hgk")[1], re.M)

@@ -139,7 +139,10 @@ def histories():
         told = {
             "default": HGKRegressor(random_state=0).fit(X, y),
             "few values": HGKRegressor(random_state=0, time_budget=1.0).fit(X, grades),
-            "logistic": HGKClassifier(loss="logistic", groups={"pair": [0, 1]}, random_state=0).fit(X, grades > 0),
+            "squared hinge": HGKClassifier(loss="squared_hinge", groups={"pair": [0, 1]}, random_state=0).fit(
+                X, grades > 0
+            ),
+            "classes": HGKClassifier(random_state=0).fit(X, grades),
         }
     told |= {
         "plain": HGKClassifier("plain", random_state=0).fit(X, grades),
@@ -314,6 +317,6 @@ def test_what_the_events_of_fits_have_in_common(histories):
     assert last(histories["few values"].history_, Refined).values == 3
     assert last(histories["few values"].history_, Planned) is not None
     assert {event.fold for event in of_kind(histories["hinge"].history_, Trained)} == set(range(5))
-    assert of_kind(histories["logistic"].history_, LamChosen)
+    assert of_kind(histories["squared hinge"].history_, LamChosen)
     assert of_kind(histories["guarded"].history_, Guarded)
     assert {event.how for event in of_kind(histories["paper"].history_, Searched)} <= {"start", "anneal", "descend"}

@@ -22,6 +22,7 @@ ORDER = [
     "inputs",
     "kernels",
     "losses",
+    "logistic",
     "solvers",
     "criteria",
     "machines",

@@ -298,7 +298,7 @@ def test_weights_of_any_size_and_steep_kernels_are_solved_as_in_double_precision
         double = train(mean, rows, lam)
         monkeypatch.setattr(exact, "WORTH_IT", 60)
         heavy = replace(rows, weight=weight * rows.weight)
-        assert not exact._single_suffices(mean, heavy, lam)
+        assert not exact.single_suffices(mean, heavy, lam)
         found = train(mean, heavy, lam)
         torch.testing.assert_close(found.alpha, double.alpha)
         assert found.ridge_added == double.ridge_added

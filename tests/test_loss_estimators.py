@@ -308,7 +308,7 @@ def pair_model():
 def margin_model():
     X, y, X_new, _ = cancer()
     with quickly():
-        return HGKClassifier(loss="logistic", random_state=0).fit(X, y), X_new
+        return HGKClassifier(loss="squared_hinge", random_state=0).fit(X, y), X_new
 
 
 @functools.cache

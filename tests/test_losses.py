@@ -183,10 +183,10 @@ def test_losses_by_name_are_made_of_the_parameters_they_have():
     assert losses.names("numbers") == ["least_squares", "pinball", "expectile", "epsilon_insensitive"]
     made = [losses.named(name, "numbers", **given) for name in losses.names("numbers")]
     assert made == [LeastSquares(), Pinball(0.3), Expectile(0.3), EpsilonInsensitive(0.2)]
-    assert [losses.named(name, "classes").signs for name in losses.names("classes")] == [False, True, True, True]
+    assert [losses.named(name, "classes").signs for name in losses.names("classes")] == [False, False, True, True, True]
     for name, task, said in (
         ("hinge", "numbers", "'hinge' is for HGKClassifier; here use one of 'least_squares', 'pinball'"),
-        ("pinball", "classes", "'pinball' is for HGKRegressor; here use one of 'least_squares', 'hinge'"),
+        ("pinball", "classes", "'pinball' is for HGKRegressor; here use one of 'least_squares', 'auto', 'hinge'"),
         ("huber", "numbers", "loss='huber' is unknown; use one of 'least_squares'"),
     ):
         with pytest.raises(ValueError, match=said):

@@ -133,7 +133,7 @@ def test_last_steps_begin_with_lam_for_the_kernels_part():
 
     fit.executor = SimpleNamespace(fulfil=fulfil)
     with pytest.raises(Asked):
-        fit._last_steps(trials, LearningEffort(1, 5, 101, last_steps=3, last_batch=200))
+        fit._last_steps(trials, LearningEffort(1, 5, 101, last_steps=3, last_batch=200), None)
     (request,), n = asked, len(y)
     (first,) = handed(trials, n)
     assert request.lam * 200 == pytest.approx(first.c)

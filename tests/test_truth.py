@@ -284,4 +284,4 @@ def test_one_hot_columns_and_categories_say_the_same():
     X, y = titanic(400)
     numbers = OneHotEncoder(sparse_output=False).fit_transform(X)
     one, two = HGKClassifier(random_state=0).fit(X, y), HGKClassifier(random_state=0).fit(numbers, y)
-    np.testing.assert_allclose(one.predict_proba(X), two.predict_proba(numbers), atol=0.06)
+    np.testing.assert_allclose(one.predict_proba(X), two.predict_proba(numbers), atol=0.08)

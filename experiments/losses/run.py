@@ -11,7 +11,10 @@ is through; what is there already is passed over, so that a run may be stopped a
 Nothing is chosen on test rows. Peers stop early on the last fifth of the training rows and are then trained on all, as
 in hgk.bench.methods; a peer that is not installed is passed over with a word.
 
-    classes     accuracy; log-loss, probabilities bounded away from 0 by 1e-15
+    classes     accuracy; log-loss, probabilities bounded away from 0 by 1e-15; AUC, of several classes the mean of each
+                against the rest; calibration error: over 15 bins of the probability of the class predicted, the mean
+                distance of its mean from the share that is right. Test rows of a class that no training row has are
+                left out. The small sets of scikit-learn are divided into halves.
     quantiles   mean pinball loss over the levels .05 .25 .5 .75 .95, in units of the labels' standard deviation over
                 the training rows; coverage: the share of test labels between the outer two
 """
@@ -28,16 +31,26 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from sklearn import datasets
+from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
 from hgk import HGKClassifier, HGKQuantileRegressor, __version__
 from hgk.bench.protocol import as_numbers, split_rows, to_cube, training_rows
+from hgk.events import LossesCompared, last
 
 sys.path.append(str(Path(__file__).parents[1]))
 from records import fill
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
-CLASSES = ("magic", "cod-rna", "covtype", "satimage", "pendigits", "letter-recognition")
+LARGE = (
+    "magic", "cod-rna", "covtype", "higgs", "bank-marketing", "thyroid-ann", "satimage", "pendigits", "shuttle",
+    "letter-recognition",
+)  # fmt: skip
+SMALL = ("iris", "wine", "breast-cancer", "digits")
+CLASSES = (*LARGE, *SMALL)
+# Of these one class stands against the rest; of the others all are told apart.
+AGAINST_THE_REST = ("covtype",)
 NUMBERS = ("cadata", "cpusmall", "cycle-power-plant", "updrs-motor")
 MOST_TREES, PATIENCE = 5000, 50
 
@@ -48,7 +61,9 @@ MOST_TREES, PATIENCE = 5000, 50
 def ours(**settings):
     def fit(X, y, seed):
         model = HGKClassifier(random_state=seed, n_jobs=1, **settings).fit(X, y)
-        return model.predict_proba, {"lam": model.lam_, "machines": len(model.machine_.terms)}
+        said = last(model.history_, LossesCompared)
+        chosen = {"lam": model.lam_, "kernels": len(model.machine_.terms)}
+        return model.predict_proba, chosen | ({} if said is None else {"logistic": said.logistic, "moved": said.moved})
 
     return fit
 
@@ -58,8 +73,9 @@ def catboost_classes(X, y, seed):
 
     fixed = {"verbose": 0, "thread_count": 1, "random_seed": seed, "allow_writing_files": False}
     n = 4 * len(y) // 5
+    known = n + np.flatnonzero(np.isin(y[n:], y[:n]))
     first = CatBoostClassifier(iterations=MOST_TREES, early_stopping_rounds=PATIENCE, **fixed)
-    first.fit(X[:n], y[:n], eval_set=(X[n:], y[n:]))
+    first.fit(X[:n], y[:n], eval_set=(X[known], y[known]))
     trees = first.best_iteration_ + 1
     # CatBoost sets its rate by the number of trees it is given: the refit keeps the one that was stopped.
     model = CatBoostClassifier(iterations=trees, learning_rate=first.learning_rate_, **fixed).fit(X, y)
@@ -70,8 +86,9 @@ def lightgbm_trees(kind, X, y, fixed):
     from lightgbm import early_stopping
 
     n = 4 * len(y) // 5
+    known = slice(n, None) if kind.__name__ == "LGBMRegressor" else n + np.flatnonzero(np.isin(y[n:], y[:n]))
     first = kind(n_estimators=MOST_TREES, **fixed)
-    first.fit(X[:n], y[:n], eval_X=X[n:], eval_y=y[n:], callbacks=[early_stopping(PATIENCE, verbose=False)])
+    first.fit(X[:n], y[:n], eval_X=X[known], eval_y=y[known], callbacks=[early_stopping(PATIENCE, verbose=False)])
     return max(1, first.best_iteration_)
 
 
@@ -81,6 +98,26 @@ def lightgbm_classes(X, y, seed):
     fixed = {"learning_rate": 0.05, "n_jobs": 1, "random_state": seed, "verbose": -1}
     trees = lightgbm_trees(LGBMClassifier, X, y, fixed)
     return LGBMClassifier(n_estimators=trees, **fixed).fit(X, y).predict_proba, {"trees": trees}
+
+
+def linear(X, y, seed):
+    """With C by five folds."""
+    from sklearn.linear_model import LogisticRegressionCV
+
+    folds = min(5, int(np.bincount(y)[np.bincount(y) > 0].min()))
+    fixed = {"scoring": "neg_log_loss", "max_iter": 2000, "random_state": seed, "use_legacy_attributes": False}
+    if folds < 2:
+        from sklearn.linear_model import LogisticRegression
+
+        return LogisticRegression(max_iter=2000).fit(X, y).predict_proba, {}
+    model = LogisticRegressionCV(Cs=10, cv=folds, l1_ratios=(0.0,), **fixed).fit(X, y)
+    return model.predict_proba, {"C": float(np.mean(model.C_))}
+
+
+def forest(X, y, seed):
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(500, random_state=seed, n_jobs=1).fit(X, y).predict_proba, {}
 
 
 def our_quantiles(X, y, seed):
@@ -102,11 +139,14 @@ def lightgbm_quantiles(X, y, seed):
 
 
 METHODS = {
-    "least squares": (ours(), None),
+    "default": (ours(), None),
+    "least squares": (ours(loss="least_squares"), None),
     "hinge": (ours(loss="hinge"), None),
     "logistic": (ours(loss="logistic"), None),
     "CatBoost": (catboost_classes, "catboost"),
     "LightGBM": (lightgbm_classes, "lightgbm"),
+    "logistic regression": (linear, None),
+    "random forest": (forest, None),
 }
 QUANTILE_METHODS = {
     "quantiles": (our_quantiles, None),
@@ -118,10 +158,19 @@ QUANTILE_METHODS = {
 
 
 def score_classes(probability: np.ndarray, y: np.ndarray, classes: np.ndarray) -> dict[str, float]:
-    number = np.searchsorted(classes, y)
-    of_its_class = probability[np.arange(len(y)), number].clip(1e-15, 1.0)
-    right = classes[probability.argmax(1)] == y
-    return {"accuracy": float(right.mean()), "log_loss": float(-np.log(of_its_class).mean())}
+    known = np.isin(y, classes)
+    probability, number = probability[known], np.searchsorted(classes, y[known])
+    of_its_class = probability[np.arange(len(number)), number].clip(1e-15, 1.0)
+    right, certainty = probability.argmax(1) == number, probability.max(1)
+    bins = np.minimum((15 * certainty).astype(int), 14)
+    off = [abs((certainty - right)[bins == b].sum()) for b in range(15)]
+    areas = [roc_auc_score(number == k, probability[:, k]) for k in np.unique(number)]
+    return {
+        "accuracy": float(right.mean()),
+        "log_loss": float(-np.log(of_its_class).mean()),
+        "auc": float(np.mean(areas)),
+        "calibration_error": float(sum(off) / len(number)),
+    }
 
 
 def score_quantiles(t: np.ndarray, y: np.ndarray, unit: float) -> dict[str, float]:
@@ -139,7 +188,10 @@ def score_quantiles(t: np.ndarray, y: np.ndarray, unit: float) -> dict[str, floa
 
 def table(name: str, data: Path) -> tuple[np.ndarray, np.ndarray]:
     """Columns as numbers, and the target: as it came, or classes as numbers from 0."""
-    X, y = prepared(name, data) if data.is_file() else as_it_came(name, data)
+    if name in SMALL:
+        X, y = getattr(datasets, "load_" + name.replace("-", "_"))(return_X_y=True)
+    else:
+        X, y = prepared(name, data) if data.is_file() else as_it_came(name, data)
     return X, y.astype(float) if name in NUMBERS else np.unique(y, return_inverse=True)[1]
 
 
@@ -156,11 +208,11 @@ def as_it_came(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
     spec, frame = SPECS[name], pd.read_parquet(folder / f"{name}.parquet")
     X, y = frame.drop(columns="target"), frame["target"].to_numpy()
     X = as_numbers(X.drop(columns=[c for c in spec.dropped if c in X.columns]))
-    return X, y if spec.against_the_rest is None else y == spec.against_the_rest
+    return X, y == spec.against_the_rest if name in AGAINST_THE_REST else y
 
 
 def split(name: str, X: np.ndarray, y: np.ndarray, number: int, rows: int | None):
-    n = min(training_rows(name, len(y)), rows or len(y))
+    n = min(len(y) // 2 if name in SMALL else training_rows(name, len(y)), rows or len(y))
     train, test = split_rows(len(y), n, number)
     return *to_cube(X[train], X[test]), y[train], y[test]
 

@@ -16,6 +16,7 @@ criterion that depends on K through α and G has
     HoldOut             α on D1, J = (1/n2) Σ_{D2} s_j (t_j - y_j)²,  t = K21 α,  e = ∂J/∂t
                         ∂J/∂K21 = e αᵀ,    ∂J/∂K11 = -½ (u αᵀ + α uᵀ),  u = G K12 e
     MarginalLikelihood  J = (1/2n) (yᵀ α + log det A),   ∂J/∂K = (1/2n) (G - α αᵀ), summed over outputs
+    LogisticLeaveOneOut of classes, by one Newton step per row; see there
 
 A row that was given m_i times stands for as many repetitions, and leave-one-out leaves one of them; m_i = 1 gives
 r_i = α_i / G_ii. Several outputs share G; J is their sum. Factors and α are in double precision, whatever K is; so is
@@ -30,10 +31,14 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from hgk.arrays import accelerated
+from hgk.logistic import Expansion, log_losses, zero_or_one
+from hgk.solvers.classes import ADJOINT, ADJOINT_OF_BATCH, GAP_OF_BATCH, solve_classes
 from hgk.solvers.least_squares import cholesky
 from hgk.storable import storable
 
 Lam = float | torch.Tensor
+# The relative duality gap of a machine whose criterion is to be exact.
+EXACT_GAP = 1e-12
 
 
 @dataclass(frozen=True)
@@ -195,3 +200,49 @@ class MarginalLikelihood(Criterion):
         log_det = -torch.linalg.slogdet(inverse.G)[1]
         value = ((inverse.Y * inverse.alpha).sum() + outputs * log_det) / (2 * n)
         return inverse.evaluation(value, (outputs * inverse.G - inverse.alpha @ inverse.alpha.T) / (2 * n))
+
+
+@storable
+@dataclass(frozen=True)
+class LogisticLeaveOneOut(Criterion):
+    """The mean logistic loss of classes at f^(-i)(x_i), to one Newton step (:mod:`hgk.solvers.classes`).
+
+    Labels are ±1, one column per class (one for two classes). With u_i = f^(-i)(x_i) as it is there, C_i = s_i / (2nλ),
+    D = C ω, H = (I + D^½ K D^½)⁻¹, a_i = (1 - H_ii) / m_i and τ = a / (1 - a),
+
+        J = (1/n) Σ s_i L(u_i)           g_i = ∂J/∂u_i = s_i (p(u_i) - y_i) / n
+        κ_i = ∂J/∂H_ii = g_iᵀ r_i / (m_i ω_i (1 - a_i)²)
+        ∂J/∂ω_i = (τ_i / ω_i²) g_iᵀ r_i + (((H ∘ H) κ)_i - κ_i H_ii) / ω_i
+        e_i = ∂J/∂f_i = g_i + (τ_i / ω_i) W_i g_i + ∂J/∂ω_i ∂ω_i/∂f_i            v = (I + C W K)⁻¹ e
+
+        ∂J/∂K = ½ (v αᵀ + α vᵀ) - D^½ H diag(κ) H D^½
+        ∂J/∂log λ = Σ κ_i (H_ii - (H²)_ii) - Σ v_iᵀ f_i
+
+    With ``single`` H and what is made of it are in single precision.
+    """
+
+    single: bool = field(default=False, kw_only=True)
+
+    def __call__(self, K, Y, lam, s, count=None):
+        y, weight = zero_or_one(Y), s.double()[:, None]
+        m, n = torch.ones_like(weight) if count is None else count.double()[:, None], weight.sum()
+        solution = solve_classes(K, y, s, float(lam), tol=GAP_OF_BATCH if self.single else EXACT_GAP)
+        at, root, alpha = solution.at, solution.root, solution.alpha
+        H = solution.inverse(torch.float32 if self.single else torch.float64)
+        diagonal = H.diagonal()[:, None].double()
+        a = (1 - diagonal) / m
+        u = solution.left_out(diagonal[:, 0], m[:, 0])
+        g = -weight * Expansion(u, y).r / n
+        along, omega, tau = (g * at.r).sum(1, keepdim=True), at.omega, a / (1 - a)
+        kappa = along / (m * omega * (1 - a) ** 2)
+        squares = H**2
+        by_omega = tau / omega**2 * along + ((squares @ kappa.to(H)).double() - kappa * diagonal) / omega
+        e = g + tau / omega * at.curved(g) + by_omega * at.omega_slope
+        v = solution.adjoint(e, ADJOINT_OF_BATCH if self.single else ADJOINT)
+        rooted = root.to(H) * H
+        pushed, pulled = ((sign * kappa).clamp_min(0).sqrt().T.to(H) for sign in (-1, 1))
+        dK = gram(rooted * pushed)
+        dK -= gram(rooted * pulled) if bool(pulled.any()) else 0.0
+        dK.addmm_(torch.cat([v, alpha], 1).to(dK), torch.cat([alpha, v], 1).T.to(dK), alpha=0.5)
+        by_lam = (kappa * (diagonal - squares.sum(1, keepdim=True).double())).sum() - (v * solution.f).sum()
+        return Evaluation((weight[:, 0] * log_losses(u, y)).sum() / n, dK, by_lam)

@@ -165,6 +165,35 @@ class Chosen(Event):
 
 @storable
 @dataclass(frozen=True, kw_only=True)
+class LossesCompared(Event):
+    """Log-losses on the rows set aside, of least squares and of the logistic loss; which is taken.
+
+    ``moved`` says that kernels took steps by the logistic loss.
+    """
+
+    logistic: bool
+    moved: bool
+    rows: int
+    of_squares: Number
+    of_logistic: Number
+
+
+@storable
+@dataclass(frozen=True, kw_only=True)
+class ClassesJudged(Event):
+    """Probabilities of the rows set aside, by a machine on all others: their log-loss, and the share of wrong classes.
+
+    ``risk`` is the mean squared error of 2p - 1 for labels ±1, summed over columns.
+    """
+
+    rows: int
+    risk: Number
+    log_loss: Number
+    wrong: Number = None
+
+
+@storable
+@dataclass(frozen=True, kw_only=True)
 class LeavesJudged(Event):
     """Leaves of at most ``size`` rows whose kernels take so many steps of their own: their error on rows set aside."""
 
@@ -309,10 +338,10 @@ ASIDE, BY_FOLDS = "rows set aside", "5-fold cross-validation"
 
 def honest_error(
     history: Sequence[Event],
-) -> tuple[str, Chosen | LeavesChosen | ArchitectureChosen | GridChosen] | None:
+) -> tuple[str, ClassesJudged | Chosen | LeavesChosen | ArchitectureChosen | GridChosen] | None:
     """How the fit judged what it chose on rows that no gradient had seen, and the event that has the risk there."""
     leaves = last(history, LeavesChosen)
-    chosen = leaves if leaves is not None and leaves.taken else last(history, Chosen)
+    chosen = leaves if leaves is not None and leaves.taken else last(history, ClassesJudged) or last(history, Chosen)
     if chosen is not None:
         return ASIDE, chosen
     searched = [event for event in of_kind(history, GridChosen) if event.products is not None]

@@ -51,6 +51,7 @@ class Loss(ABC):
     """
 
     signs: ClassVar[bool] = False  # whether the labels are -1 and 1
+    of_classes: ClassVar[bool] = False  # whether it is the logistic loss, which classes can share: see hgk.logistic
     # for :func:`register`: by what name, for which of TASKS and of which PARAMETERS estimators make it
     name: ClassVar[str] = ""
     tasks: ClassVar[tuple[str, ...]] = ()
@@ -183,7 +184,7 @@ def names(task: str) -> list[str]:
     Examples
     --------
     >>> names("classes")
-    ['least_squares', 'hinge', 'squared_hinge', 'logistic']
+    ['least_squares', 'auto', 'hinge', 'squared_hinge', 'logistic']
     """
     return [name for name, cls in _NAMED.items() if task in cls.tasks]
 
@@ -262,6 +263,15 @@ class LeastSquares(SmoothLoss):
 
     def conjugate(self, y, u):
         return u * y + u**2 / (4 * self.weight(y))
+
+
+@register
+@storable
+@dataclass(frozen=True)
+class LeastSquaresOrLogistic(LeastSquares):
+    """Of classes, whichever gives rows that no gradient has seen the smaller log-loss; least squares, if not asked."""
+
+    name, tasks = "auto", ("classes",)  # type: ignore[assignment]
 
 
 @register
@@ -381,6 +391,7 @@ class Logistic(SmoothLoss):
 
     name, tasks = "logistic", ("classes",)
     signs = True
+    of_classes = True
 
     def value(self, y, t):
         return torch.nn.functional.softplus(-y * t)

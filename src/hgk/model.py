@@ -28,8 +28,9 @@ AT_REST = device_of("cpu")
 PREDICTED = 2**18
 # Rows whose leave-one-out functions make up an interval.
 JACKKNIFE = 2000
-# What may be known of an error: for labels scaled to [-1, 1]; in the unit of the labels; of classes; of quantiles.
-MEASURES = ("risk", "r2", "rmse", "wrong", "pinball", "inside")
+# What may be known of an error: for labels scaled to [-1, 1]; in the unit of the labels; of classes; of quantiles; of
+# probabilities.
+MEASURES = ("risk", "r2", "rmse", "wrong", "pinball", "inside", "log_loss")
 
 
 class CompactModelError(ValueError, AttributeError):
@@ -273,7 +274,8 @@ class Model:
         told = {"basis": basis, "rows": getattr(event, "rows", None), "risk": risk}
         told |= self.target.explained(risk, rows)
         wrong = getattr(event, "wrong", None)
-        return told | ({"wrong": wrong} if self.target.classes and wrong is not None else {})
+        more = {"wrong": wrong, "log_loss": getattr(event, "log_loss", None)} if self.target.classes else {}
+        return told | {name: value for name, value in more.items() if value is not None}
 
     def _held_out_error(self) -> dict[str, Any] | None:
         if self.training is None:

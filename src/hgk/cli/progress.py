@@ -22,6 +22,8 @@ WORDS: dict[type[events.Event], str] = {
     events.Refined: "comparing ways to treat the labels",
     events.Judged: "judging a kernel",
     events.Chosen: "choosing kernels",
+    events.LossesCompared: "comparing losses",
+    events.ClassesJudged: "judging probabilities",
     events.LeavesJudged: "judging leaves",
     events.LeavesChosen: "choosing leaves",
     events.LeavesGrown: "training leaves",

@@ -59,7 +59,7 @@ class HGKClassifier(ClassifierMixin, HGKEstimator):
         self,
         preset: str = "default",
         *,
-        loss: str | Loss = "least_squares",
+        loss: str | Loss = "auto",
         multi_class: str = "ovr",
         class_weight: Mapping | str | None = None,
         kernel: Kernel | None = None,
@@ -103,7 +103,7 @@ class HGKClassifier(ClassifierMixin, HGKEstimator):
         return loss
 
     def make_target(self, y, weight, loss) -> Classes:
-        target = Classes.of(y, weight, estimates=loss == LeastSquares())
+        target = Classes.of(y, weight, estimates=isinstance(loss, LeastSquares) and loss.quadratic)
         weight *= self._class_weights(y, weight, target.array)
         if self.multi_class == "ovr" or target.single:
             return target

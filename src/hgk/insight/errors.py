@@ -59,13 +59,14 @@ def in_words(error: dict[str, Any], classes: bool, outputs: int = 1) -> str:
     >>> in_words({"pinball": 1.25, "inside": 0.9}, classes=False)
     'a pinball loss of 1.25, 90.0% between the outer quantiles'
     """
-    risk, r2, rmse, wrong, pinball, inside = (error.get(name) for name in MEASURES)
+    risk, r2, rmse, wrong, pinball, inside, log_loss = (error.get(name) for name in MEASURES)
     explained = "" if r2 is None else f"R² {r2:.3f}"
     if pinball is not None:
         between = "" if inside is None else f"{inside:.1%} between the outer quantiles"
         words = [f"a pinball loss of {pinball:.4g}", between]
     elif classes:
         words = [] if wrong is None else [f"{wrong:.1%} of the classes wrong"]
+        words += [] if log_loss is None else [f"a log-loss of {log_loss:.4g}"]
         words += [] if risk is None else [f"a mean squared error of {risk:.4g} for labels ±1", explained]
     elif rmse is not None:
         words = [f"a root mean squared error of {rmse:.4g}", explained]

@@ -6,6 +6,7 @@ from hgk.machines.exact import Exact, Part, train
 from hgk.machines.leaves import InLeaves
 from hgk.machines.leaves_of_loss import LossInLeaves
 from hgk.machines.mean import MeanOfMachines
+from hgk.machines.of_classes import OfClasses, kernel_matrix, train_classes
 from hgk.machines.of_loss import FINE, OfLoss
 from hgk.machines.partition import Direction, Partition, Sampled, partition, principal_direction, random_direction
 from hgk.machines.rows import Rows, Sample, clipped_risk, weighted_quantile, wrong_classes
@@ -20,6 +21,7 @@ __all__ = [
     "LossInLeaves",
     "Machine",
     "MeanOfMachines",
+    "OfClasses",
     "OfLoss",
     "OnCentres",
     "Part",
@@ -29,12 +31,14 @@ __all__ = [
     "StackedRows",
     "Sum",
     "clipped_risk",
+    "kernel_matrix",
     "padded",
     "partition",
     "principal_direction",
     "random_direction",
     "stacks",
     "train",
+    "train_classes",
     "train_on_centres",
     "weighted_quantile",
     "wrong_classes",

@@ -150,7 +150,7 @@ def train(kernel: Kernel, rows: Rows, lam: float, parts: Sequence[Part] | None =
     On a mean of kernels its regularised risk is at most the mean of the kernels' own machines' at the same λ, since
     their mean function is in its space, with ‖Σ_m p_m f_m‖² <= Σ_m p_m ‖f_m‖².
     """
-    solved = _solve_in_single(kernel, rows, lam) if parts is None and _single_suffices(kernel, rows, lam) else None
+    solved = _solve_in_single(kernel, rows, lam) if parts is None and single_suffices(kernel, rows, lam) else None
     alpha, ridge = solved or _solve(kernel, rows, lam, parts)
     if parts is None:
         return Exact(kernel, lam, rows.X, alpha, ridge, parts=(torch.arange(len(rows)),))
@@ -159,7 +159,7 @@ def train(kernel: Kernel, rows: Rows, lam: float, parts: Sequence[Part] | None =
     return Exact(kernel, lam, rows.X, alpha, ridge, parts=index, portions=() if whole else weights)
 
 
-def _single_suffices(kernel: Kernel, rows: Rows, lam: float) -> bool:
+def single_suffices(kernel: Kernel, rows: Rows, lam: float) -> bool:
     """Whether K may be computed in single precision: c, for the largest weight, is above the norm of its rounding.
 
     That is below 2 a 2⁻²³ √n, with a = γ⁻² Σ 2w², the largest exponent that the edges into the top node allow: there

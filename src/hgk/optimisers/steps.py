@@ -48,7 +48,8 @@ class Steps(Request):
     @property
     def recordable(self) -> bool:
         """Whether a step can be recorded, to be launched as one graph."""
-        return accelerated(self.rows.X) and compiled.suits(self.kernel.architecture, self.rows.X)
+        usual = accelerated(self.rows.X) and self.settings.criterion is None  # another may wait for the device
+        return usual and compiled.suits(self.kernel.architecture, self.rows.X)
 
     @classmethod
     def together(cls, requests: Sequence[Steps]) -> list[AdamRun]:

@@ -2,7 +2,7 @@
 
 from hgk.search.folds import FOLDS, Pieces, divide, fold_numbers, shuffled, three_parts
 from hgk.search.grids import Family, Grid, GridResult, gamma_grid, lam_grid, search, search_all
-from hgk.search.problems import SQUARES, Convex, Problem, Squares, mean_kernel, problem_for
+from hgk.search.problems import SQUARES, Convex, Either, Problem, Squares, mean_kernel, problem_for
 from hgk.search.races import FEWER, Choice, Folds, LossGrid, choose_lams
 from hgk.search.task import Task
 
@@ -12,6 +12,7 @@ __all__ = [
     "SQUARES",
     "Choice",
     "Convex",
+    "Either",
     "Family",
     "Folds",
     "Grid",

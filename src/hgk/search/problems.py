@@ -25,7 +25,7 @@ from hgk.arrays import require_memory, single_blas
 from hgk.events import GridChosen, Trained
 from hgk.executor import Request
 from hgk.kernels import HierarchicalKernel, Kernel, MeanKernel
-from hgk.losses import LeastSquares, Loss
+from hgk.losses import LeastSquares, LeastSquaresOrLogistic, Loss
 from hgk.machines import FINE, Exact, Machine, OfLoss, Rows, train, wrong_classes
 from hgk.progress import Progress
 from hgk.search.grids import Grid, search_all
@@ -134,6 +134,14 @@ class Squares(Problem):
 
 
 SQUARES = Squares()
+
+
+@dataclass(frozen=True)
+class Either(Squares):
+    """Least squares or the logistic loss of classes; learners that do not compare them take least squares."""
+
+
+EITHER = Either()
 
 
 # ------------------------------------------------------------------------------------------------ any convex loss
@@ -322,6 +330,8 @@ def _on_folds(
 
 def problem_for(loss: Loss, target: Target) -> Problem:
     """Least squares by its own ways, where the machine's columns are those that kernels are learned on."""
+    undecided = isinstance(loss, LeastSquaresOrLogistic)
+    loss = LeastSquares() if undecided else loss
     if loss == LeastSquares() and not target.expands:
-        return SQUARES
+        return EITHER if undecided else SQUARES
     return Convex(loss, target, own_lam=not target.classes)

@@ -35,6 +35,7 @@ from hgk.learners.default.average import (
     optimism,
     trial_of,
 )
+from hgk.learners.default.classes import ClassesChoice, choose_loss, logistic_machine
 from hgk.learners.default.division import Division, divided, division_of_loss, judge_division, on_few_centres
 from hgk.learners.default.effort import SPEED, Budget, LearningEffort, centres_for, usual_effort
 from hgk.learners.default.judge import Judge, Judges, Verdict, at_every_lam, held_out, judge_lams, judge_plain
@@ -125,6 +126,9 @@ class Fit:
             self.progress.deadline = float("inf") if budget is None else budget.ends
             return Learned(leaves.grow(), self.wanted.target)
         division = judge_division(self, chosen, budget)
+        classes = choose_loss(self, chosen, budget) if division is None else None
+        if classes is not None:
+            return self.of_classes(classes, effort, budget)
         chosen = self.last_round(chosen, effort, budget, division)
         seconds = None if self.learner.budget is None else self.learner.budget - (time.monotonic() - self.begun)
         if seconds is not None and not self.wanted.problem.exact:
@@ -138,6 +142,12 @@ class Fit:
         refined = refinement is not None and refinement.simplest is refinement
         machine = self.train(chosen, self.task if refined else self.wanted, seconds)
         return Learned(machine, refinement if refined else self.wanted.target)  # type: ignore[arg-type]
+
+    def of_classes(self, choice: ClassesChoice, effort: LearningEffort, budget: Budget | None) -> Learned:
+        """What was chosen, on all rows; probabilities and the error come from rows set aside."""
+        chosen = self.last_round(choice.chosen, effort, budget, classes=choice)
+        machine = self.train(chosen, self.task, None) if choice.c is None else logistic_machine(self, choice, chosen)
+        return Learned(machine, choice.target or self.wanted.target)
 
     def divide(self, chosen: list[Trial], division: Division) -> Learned | None:
         """The machine in leaves; what the target learns from rows not seen, it learns from those set aside.
@@ -225,7 +235,12 @@ class Fit:
     # ------------------------------------------------------------------------------------------------- training
 
     def last_round(
-        self, chosen: list[Trial], effort: LearningEffort, budget: Budget | None, division: Division | None = None
+        self,
+        chosen: list[Trial],
+        effort: LearningEffort,
+        budget: Budget | None,
+        division: Division | None = None,
+        classes: ClassesChoice | None = None,
     ) -> list[Trial]:
         """Measure optimism, then some last steps of the learned kernels on all rows, where there are many."""
         if budget is not None and self.task.rows.given >= self.settings.many:
@@ -233,11 +248,11 @@ class Fit:
             effort = replace(effort, last_steps=steps, last_batch=batch)
         if self.wanted.problem.exact and not self.wanted.target.classes and not self.progress.stopped:
             self._report_optimism(chosen, division)
-        if not (self.exact and self.wanted.problem.exact):
+        if not self.exact or (classes is None and not self.wanted.problem.exact):
             return chosen
         if not effort.last_steps or self.progress.cut():
             return chosen
-        return self._last_steps(chosen, effort)
+        return self._last_steps(chosen, effort, classes)
 
     def _report_optimism(self, chosen: Sequence[Trial], division: Division | None) -> None:
         """Of the machine on all rows and of leaves, in proportion to their shares."""
@@ -249,16 +264,26 @@ class Fit:
         if self.exact or division is not None:
             self.progress.report(Optimism(ratio=ratio))
 
-    def _last_steps(self, chosen: Sequence[Trial], effort: LearningEffort) -> list[Trial]:
+    def _last_steps(
+        self, chosen: Sequence[Trial], effort: LearningEffort, classes: ClassesChoice | None
+    ) -> list[Trial]:
         """On all rows, also on those set aside and watched, more than a quarter.
 
         With larger batches still, and at so low a rate that what was chosen stays what it is, also the width that the
-        trial's ``batch`` wants; c = nλ is that of the judge.
+        trial's ``batch`` wants; c = nλ is that of the judge. Kernels that were moved by the logistic loss go on so.
         """
         rows, n, part = self.task.rows, len(self.task.rows), learned_part(chosen)
         learned = [(t, kernel) for t in chosen if t.name != PLAIN and not t.remainder for kernel in t.kernels]
         rate = self.settings.rates[2]
-        settings = Adam(effort.last_steps, min(n, effort.last_batch), rate, map_penalty=self.settings.map_penalty)
+        criterion = classes.criterion if classes is not None else None
+        settings = Adam(
+            effort.last_steps,
+            min(n, effort.last_batch),
+            rate,
+            map_penalty=self.settings.map_penalty,
+            criterion=criterion,
+        )
+        weight = settings.batch * float(rows.weight.mean())
         asked = [
             Steps(
                 settings,
@@ -266,7 +291,7 @@ class Fit:
                 rows,
                 child,
                 self.progress.of(candidate=trial.name),
-                lam=trial.lam / part * n / settings.batch,
+                lam=trial.lam / part * n / settings.batch if criterion is None else classes.c / part / weight,  # type: ignore
             )
             for (trial, kernel), child in zip(learned, self.rng.spawn(len(learned)), strict=True)
         ]

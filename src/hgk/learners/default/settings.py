@@ -77,6 +77,10 @@ class Settings:
     refinements: Callable[[Target, torch.Tensor, float], Sequence[Refinement]] = of_the_target
     sharpened: int = 3000
 
+    # Of classes, by the logistic loss: steps and rows per step, and their peak rate.
+    logistic_steps: tuple[int, int] = (20, 1001)
+    logistic_rate: float = 0.1
+
     # Peak rates of the three rounds, and the penalty on linear maps.
     rates: tuple[float, float, float] = (0.3, 0.2, 0.03)
     map_penalty: float = 0.1

@@ -1,0 +1,339 @@
+"""Classes: least squares or the logistic loss, whichever gives rows that no gradient has seen the smaller log-loss.
+
+    c = nλ of the logistic loss     on the mean of the chosen kernels, by the judges' machines
+    moved                           the same after steps of every kernel by logistic leave-one-out gradients, if better
+    compared                        least squares, and the logistic loss at c and c/3, by machines on all rows but those
+                                    set aside; probabilities of one half of these by slopes that are fitted to the other
+
+Least squares is taken where it is better by more than a standard error. What the machine that is taken says of the rows
+set aside makes the map to probabilities, and the error that is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from hgk.arrays import device_of
+from hgk.criteria import LogisticLeaveOneOut
+from hgk.events import ClassesJudged, LossesCompared
+from hgk.kernels import HierarchicalKernel, Kernel
+from hgk.learners.default.average import PLAIN, Trial, learned_part, mean_lam
+from hgk.learners.default.effort import SPEED
+from hgk.learners.default.judge import held_out
+from hgk.logistic import log_losses, zero_or_one
+from hgk.machines import Machine, Rows, kernel_matrix, train, train_classes, wrong_classes
+from hgk.optimisers import Adam
+from hgk.optimisers.steps import Steps
+from hgk.search import Convex, Either, mean_kernel
+from hgk.solvers.classes import solve_classes
+
+if TYPE_CHECKING:
+    from hgk.learners.default.effort import Budget
+    from hgk.learners.default.learner import Fit
+    from hgk.targets import Target
+
+# c = nλ of the path, for rows of weight 1, each a quarter of the one before; it ends after so many that are no better,
+# by this part of the log-loss, than the best.
+FIRST_C, MOST_C, NO_BETTER, BETTER = 8.0, 10, 2, 1e-3
+# Rows from which there are enough to fit slopes to a half of those set aside.
+FEWEST_COMPARED = 20
+# Rows from which a judge's kernel matrix in single precision saves time.
+SINGLE_FROM = 1000
+# A machine takes about so many factors' time.
+FACTORS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class LogisticPath:
+    """Values of the rows set aside at every c, and their losses, (c, rows)."""
+
+    cs: list[float]
+    f: torch.Tensor
+    losses: torch.Tensor
+    weight: torch.Tensor
+
+    @property
+    def c(self) -> float:
+        """The largest of those that are as good as the best."""
+        order = sorted(range(len(self.cs)), key=lambda i: -self.cs[i])
+        risks = (self.losses @ self.weight)[order].tolist()
+        return self.cs[order[first_of_the_best(risks)]]
+
+    @property
+    def crossed(self) -> torch.Tensor:
+        """Losses where each row has the c that is best on the other half."""
+        odd = torch.arange(len(self.weight), device=self.weight.device) % 2 == 1
+        best = [int((self.losses[:, half] @ self.weight[half]).argmin()) for half in (odd, ~odd)]
+        return torch.where(odd, self.losses[best[1]], self.losses[best[0]])
+
+
+@dataclass(frozen=True, eq=False)
+class ClassesChoice:
+    """What may be taken, and what is known of it from the rows set aside.
+
+    Attributes
+    ----------
+    chosen : list of Trial
+    c : float or None
+        nλ of the logistic loss; None with least squares.
+    moved : bool
+        Whether kernels took steps by the logistic loss.
+    t : tensor
+        Values of the rows set aside, clipped, by machines on all others.
+    alpha : tensor
+        The mean of the coefficients of these.
+    """
+
+    chosen: list[Trial]
+    c: float | None
+    moved: bool
+    t: torch.Tensor
+    alpha: torch.Tensor
+    target: Target | None = None
+
+    @property
+    def criterion(self) -> LogisticLeaveOneOut | None:
+        """Of the last steps."""
+        return LogisticLeaveOneOut(single=True) if self.moved else None
+
+
+def is_logistic(fit: Fit) -> bool:
+    """Whether the logistic loss was asked for, of classes one against the rest."""
+    problem, target = fit.wanted.problem, fit.wanted.target
+    asked = isinstance(problem, Convex) and problem.loss.of_classes
+    return asked and target.classes and not target.expands and fit.exact
+
+
+def choose_loss(fit: Fit, chosen: list[Trial], budget: Budget | None) -> ClassesChoice | None:
+    """What is taken, with the map to probabilities; None where the labels are no classes, or for another loss."""
+    forced = is_logistic(fit)
+    if not (forced or isinstance(fit.wanted.problem, Either)) or not fit.exact:
+        return None
+    if forced and not time_for(fit, budget):
+        return None  # the path of any convex loss takes as much time as there is
+    rows = fit.task.rows[held_out(fit.judges)]
+    given = len(fit.task.lams) == 1
+    alone = given or rows.given < FEWEST_COMPARED or not time_for(fit, budget) or fit.progress.cut()
+    options = [] if forced else values_of(fit, chosen, [None], False)
+    if forced or not alone:
+        options += logistic_options(fit, chosen, budget)
+    losses = torch.stack([crossed_losses(fit, option.t, rows) for option in options])
+    best = min(range(len(options)), key=lambda i: rows.mean(losses[i])[0])
+    if options[best].c is None and len(options) > 1:
+        others = min(range(1, len(options)), key=lambda i: rows.mean(losses[i])[0])
+        more, error = rows.mean(losses[others] - losses[0])
+        best = 0 if more > error else others  # of two that are as good, the loss that is reported
+    if len(options) > 1 and not forced:
+        told = [rows.mean(loss)[0] for loss in losses]
+        taken = options[best]
+        fit.progress.report(
+            LossesCompared(
+                logistic=taken.c is not None, moved=taken.moved, rows=round(rows.given), of_squares=told[0],
+                of_logistic=min(told[1:]),
+            )
+        )  # fmt: skip
+    return reported(fit, options[best], rows, losses[best])
+
+
+def logistic_options(fit: Fit, chosen: list[Trial], budget: Budget | None) -> list[ClassesChoice]:
+    """The logistic loss at c and c/3, with or without moved kernels; at the λ given, if one is."""
+    task, rows = fit.task, fit.task.rows[held_out(fit.judges)]
+    cs = [float(task.lams[0] * task.rows.weight.sum())] if len(task.lams) == 1 else []
+    best, moved = path(fit, chosen, cs), False
+    kernels = None if fit.progress.cut() else moved_kernels(fit, chosen, best.c, budget)
+    if kernels is not None and not fit.progress.aborted:
+        other = path(fit, kernels, cs)
+        if rows.mean(best.crossed - other.crossed)[0] > 0:
+            chosen, best, moved = kernels, other, True
+    return values_of(fit, chosen, [best.c] if cs else [best.c, best.c / 3], moved)
+
+
+def reported(fit: Fit, option: ClassesChoice, rows: Rows, losses: torch.Tensor) -> ClassesChoice:
+    """With the map to probabilities; their error is told."""
+    target = calibrated(fit.wanted.target, option.t, rows)
+    p, classes = log_of(target, option.t).exp(), zero_or_one(rows.Y)
+    risk = rows.mean(4 * ((p[:, -classes.shape[1] :] - classes) ** 2).sum(1))[0]
+    wrong = wrong_classes(option.t, rows).get("wrong")
+    judged = ClassesJudged(rows=round(rows.given), risk=risk, log_loss=rows.mean(losses)[0], wrong=wrong)
+    fit.progress.report(judged)
+    return replace(option, target=target)
+
+
+def time_for(fit: Fit, budget: Budget | None) -> bool:
+    """Whether a budget has time for the machines of the logistic loss."""
+    if budget is None:
+        return True
+    seconds = 2 * FACTORS * len(fit.task.rows) ** 3 / 3 / SPEED + 20 * fit.settings.judge**3 / 3 / SPEED
+    return seconds < 0.3 * budget.left
+
+
+# -------------------------------------------------------------------------------------------------------- judging
+
+
+def kernel_of(fit: Fit, chosen: Sequence[Trial], place: int, n: int) -> Kernel:
+    """The mean of the kernels that were learned without the fold, for n rows."""
+    kernels = [(trial.kernels_for(n)[min(place, len(trial.kernels) - 1)], trial.share) for trial in chosen]
+    return mean_kernel(kernels)
+
+
+def path(fit: Fit, chosen: Sequence[Trial], given: Sequence[float] = ()) -> LogisticPath:
+    """Machines of the judges at falling c, then at twice and half the best; or at those given."""
+    task, judges = fit.task, list(fit.judges.values())
+    known = [
+        JudgedPath(kernel_of(fit, chosen, place, len(judge.machine)), task.rows[judge.machine], task.rows[judge.out])
+        for place, judge in enumerate(judges)
+    ]
+    rows = task.rows[held_out(fit.judges)]
+    y, weight = zero_or_one(rows.Y), rows.weight / rows.weight.sum()
+    cs, values, risks = list[float](), list[torch.Tensor](), list[float]()
+    first = FIRST_C * float(rows.weight.sum()) / rows.given
+
+    def tried(c: float) -> None:
+        values.append(torch.cat([one.at(c) for one in known]))
+        cs.append(c)
+        risks.append(float(log_losses(values[-1], y) @ weight))
+
+    for c in given or [first / 4**k for k in range(MOST_C)]:
+        tried(c)
+        if len(risks) - 1 - first_of_the_best(risks) >= NO_BETTER:
+            break
+    if not given:
+        best = cs[first_of_the_best(risks)]
+        for c in (2 * best, best / 2):
+            tried(c)
+    f = torch.stack(values)
+    return LogisticPath(cs, f, torch.stack([log_losses(at, y) for at in f]), weight)
+
+
+def first_of_the_best(risks: Sequence[float]) -> int:
+    """The first, with the largest c, than which none is better by much."""
+    best = 0
+    for place, risk in enumerate(risks):
+        if risk < (1 - BETTER) * risks[best]:
+            best = place
+    return best
+
+
+class JudgedPath:
+    """A judge's machine at one c after the other, each from the one before."""
+
+    def __init__(self, kernel: Kernel, rows: Rows, out: Rows):
+        X, X_out = (x.X.float() if len(rows) >= SINGLE_FROM else x.X for x in (rows, out))
+        self.K, self.K_out = kernel.matrix(X).double(), kernel.matrix(X_out, X).double()
+        self.y, self.weight = zero_or_one(rows.Y), rows.weight
+        self.alpha: torch.Tensor | None = None
+
+    def at(self, c: float) -> torch.Tensor:
+        """Values of the rows set aside."""
+        lam = c / float(self.weight.sum())
+        self.alpha = solve_classes(self.K, self.y, self.weight, lam, self.alpha, JUDGED).alpha
+        return self.K_out @ self.alpha
+
+
+# The relative gap of a judge's machines.
+JUDGED = 1e-4
+
+
+def crossed_losses(fit: Fit, t: torch.Tensor, rows: Rows) -> torch.Tensor:
+    """Log-losses where each half of the rows has the slopes of the other; where rows are few, their own."""
+    odd, losses = torch.arange(len(rows), device=t.device) % 2 == 1, rows.weight.new_zeros(len(rows))
+    halves = ((odd, ~odd), (~odd, odd)) if rows.given >= FEWEST_COMPARED else ((odd | True, odd | True),)
+    for half, other in halves:
+        log = log_of(calibrated(fit.wanted.target, t[other], rows[other]), t[half])
+        losses[half] = -log.gather(1, number_of_class(rows[half])[:, None])[:, 0]
+    return losses
+
+
+def calibrated(target: Target, t: torch.Tensor, rows: Rows) -> Target:
+    return target.fitted(t.cpu(), rows.to(device_of("cpu")))
+
+
+def log_of(target: Target, t: torch.Tensor) -> torch.Tensor:
+    """Logarithms of the probabilities of classes, from a target that was fitted."""
+    return target.calibration.log(t.cpu()).to(t)  # type: ignore[attr-defined]
+
+
+def number_of_class(rows: Rows) -> torch.Tensor:
+    return rows.Y.argmax(1) if rows.Y.shape[1] > 1 else (rows.Y[:, 0] > 0).long()
+
+
+# ---------------------------------------------------------------------------------------------------------- steps
+
+
+def moved_kernels(fit: Fit, chosen: Sequence[Trial], c: float, budget: Budget | None) -> list[Trial] | None:
+    """Learned kernels after steps by logistic gradients, on rows that are not set aside; None for nothing to do."""
+    settings, task, part = fit.settings, fit.task, learned_part(chosen)
+    steps, batch = settings.logistic_steps
+    learned = [t for t in chosen if t.name != PLAIN and not t.remainder]
+    tied = all(kernel.architecture.tied for trial in learned for kernel in trial.kernels)
+    if not learned or tied or not steps:
+        return None
+    if budget is not None and 2 * budget.steps(steps, batch, len(learned), 1, fit.executor.workers) > 0.2 * budget.left:
+        return None
+    asked = []
+    for trial, rng in zip(learned, fit.rng.spawn(len(learned)), strict=True):
+        folds = list(fit.judges.items())
+        for (fold, judge), kernel, child in zip(folds, trial.kernels, rng.spawn(len(trial.kernels)), strict=False):
+            rows = task.rows[judge.training]
+            many = min(batch, len(rows))
+            adam = Adam(
+                steps, many, settings.logistic_rate, map_penalty=settings.map_penalty,
+                criterion=LogisticLeaveOneOut(single=True),
+            )  # fmt: skip
+            progress = fit.progress.of(candidate=trial.name, fold=fold)
+            lam = c / part / (many * float(rows.weight.mean()))
+            asked.append(Steps(adam, kernel, rows, child, progress, lam=lam))
+    runs = iter(fit.executor.fulfil(asked))
+    kernels: dict[str, list[HierarchicalKernel]] = {}
+    for trial in learned:
+        kernels[trial.name] = [next(runs).result() for _ in zip(fit.judges, trial.kernels, strict=False)]
+    return [replace(trial, kernels=kernels.get(trial.name, trial.kernels)) for trial in chosen]
+
+
+# ------------------------------------------------------------------------------------------------------- machines
+
+
+def values_of(fit: Fit, chosen: list[Trial], cs: Sequence[float | None], moved: bool) -> list[ClassesChoice]:
+    """What machines at each c say of the rows set aside, of which they have not seen the fold; None: least squares."""
+    task = fit.task
+    t: list[list[torch.Tensor]] = [[] for _ in cs]
+    alphas = [torch.zeros_like(task.rows.Y) for _ in cs]
+    for place, (fold, judge) in enumerate(fit.judges.items()):
+        index, X_out = task.training_part(fold), task.rows.X[judge.out]
+        rest = task.rows[index]
+        kernel = kernel_of(fit, chosen, place, len(rest))
+        machines = machines_of(kernel, rest, cs, mean_lam(chosen))
+        for values, alpha, machine in zip(t, alphas, machines, strict=True):
+            alpha[index] += machine.alpha / len(fit.judges)
+            values.append(machine(X_out).clamp(-machine.clip, machine.clip))
+    parts = zip(cs, t, alphas, strict=True)
+    return [ClassesChoice(chosen, c, moved, torch.cat(values), alpha) for c, values, alpha in parts]
+
+
+def machines_of(kernel: Kernel, rows: Rows, cs: Sequence[float | None], lam: float) -> Iterator[Machine]:
+    """On the same rows, each from the coefficients of the one before."""
+    start: torch.Tensor | None = None
+    K: torch.Tensor | None = None
+    for c in cs:
+        if c is None:
+            yield train(kernel, rows, lam)
+            continue
+        lam = c / float(rows.weight.sum())
+        K = kernel_matrix(kernel, rows, lam) if K is None else K
+        machine = train_classes(kernel, rows, lam, start, K)
+        start = machine.alpha
+        yield machine
+
+
+def logistic_machine(fit: Fit, choice: ClassesChoice, chosen: Sequence[Trial]) -> Machine:
+    """The logistic machine on all distinct rows, from coefficients of machines without those set aside."""
+    task, alpha, c = fit.task, choice.alpha, choice.c
+    kernels, _ = fit.kernels_of(chosen, len(task.rows))
+    if task.origin is not None:
+        alpha = alpha.new_zeros(len(task.whole), alpha.shape[1]).index_add_(0, task.origin.to(alpha.device), alpha)
+    assert c is not None
+    return train_classes(mean_kernel(kernels), task.whole, c / float(task.whole.weight.sum()), alpha)
