@@ -96,12 +96,18 @@ def kernel_matrix(kernel: Kernel, rows: Rows, lam: float) -> torch.Tensor:
 
 
 def train_classes(
-    kernel: Kernel, rows: Rows, lam: float, start: torch.Tensor | None = None, K: torch.Tensor | None = None
+    kernel: Kernel,
+    rows: Rows,
+    lam: float,
+    start: torch.Tensor | None = None,
+    K: torch.Tensor | None = None,
+    tol: float = RELATIVE_GAP,
 ) -> OfClasses:
     """The logistic machine on the rows; labels are ±1, one column per class (one for two classes).
 
-    ``start`` are coefficients near those that are sought, ``K`` is the kernel's matrix, if they are known.
+    ``start`` are coefficients near those that are sought, ``K`` is the kernel's matrix, if they are known; ``tol`` is the
+    relative duality gap.
     """
     K = kernel_matrix(kernel, rows, lam) if K is None else K
-    solution = solve_classes(K, zero_or_one(rows.Y), rows.weight, lam, start)
+    solution = solve_classes(K, zero_or_one(rows.Y), rows.weight, lam, start, tol)
     return OfClasses(kernel, lam, rows.X, solution.alpha, 0.0, solution.gap)

@@ -28,7 +28,7 @@ from hgk.logistic import log_losses, zero_or_one
 from hgk.machines import Machine, Rows, kernel_matrix, train, train_classes, wrong_classes
 from hgk.optimisers import Adam
 from hgk.optimisers.steps import Steps
-from hgk.search import Convex, Either, mean_kernel
+from hgk.search import Convex, Either, Squares, mean_kernel
 from hgk.solvers.classes import solve_classes
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 FIRST_C, MOST_C, NO_BETTER, BETTER = 8.0, 10, 2, 1e-3
 # Rows from which there are enough to fit slopes to a half of those set aside.
 FEWEST_COMPARED = 20
+# The relative gap of machines that are compared.
+JUDGED = 1e-4
 # Rows from which a judge's kernel matrix in single precision saves time.
 SINGLE_FROM = 1000
 # A machine takes about so many factors' time.
@@ -110,33 +112,34 @@ def is_logistic(fit: Fit) -> bool:
 
 def choose_loss(fit: Fit, chosen: list[Trial], budget: Budget | None) -> ClassesChoice | None:
     """What is taken, with the map to probabilities; None where the labels are no classes, or for another loss."""
-    forced = is_logistic(fit)
-    if not (forced or isinstance(fit.wanted.problem, Either)) or not fit.exact:
+    forced, problem = is_logistic(fit), fit.wanted.problem
+    if not (forced or isinstance(problem, Squares)) or not (fit.exact and fit.wanted.target.classes):
         return None
     if forced and not time_for(fit, budget):
         return None  # the path of any convex loss takes as much time as there is
     rows = fit.task.rows[held_out(fit.judges)]
-    given = len(fit.task.lams) == 1
-    alone = given or rows.given < FEWEST_COMPARED or not time_for(fit, budget) or fit.progress.cut()
+    alone = len(fit.task.lams) == 1 or not isinstance(problem, Either)
+    alone = alone or rows.given < FEWEST_COMPARED or not time_for(fit, budget) or fit.progress.cut()
     options = [] if forced else values_of(fit, chosen, [None], False)
     if forced or not alone:
         options += logistic_options(fit, chosen, budget)
-    losses = torch.stack([crossed_losses(fit, option.t, rows) for option in options])
-    best = min(range(len(options)), key=lambda i: rows.mean(losses[i])[0])
-    if options[best].c is None and len(options) > 1:
-        others = min(range(1, len(options)), key=lambda i: rows.mean(losses[i])[0])
-        more, error = rows.mean(losses[others] - losses[0])
-        best = 0 if more > error else others  # of two that are as good, the loss that is reported
-    if len(options) > 1 and not forced:
-        told = [rows.mean(loss)[0] for loss in losses]
-        taken = options[best]
-        fit.progress.report(
-            LossesCompared(
-                logistic=taken.c is not None, moved=taken.moved, rows=round(rows.given), of_squares=told[0],
-                of_logistic=min(told[1:]),
-            )
-        )  # fmt: skip
+    losses = [crossed_losses(fit, option.t, rows) for option in options]
+    best = 0 if len(options) == 1 else compared(fit, options, losses, rows)
     return reported(fit, options[best], rows, losses[best])
+
+
+def compared(fit: Fit, options: Sequence[ClassesChoice], losses: Sequence[torch.Tensor], rows: Rows) -> int:
+    """Which has the smallest loss; least squares where it is better than the others by more than a standard error."""
+    risks = [rows.mean(loss)[0] for loss in losses]
+    logistic = [i for i, option in enumerate(options) if option.c is not None]
+    best = min(logistic, key=risks.__getitem__)
+    if len(logistic) == len(options):
+        return best
+    more, error = rows.mean(losses[best] - losses[0])
+    taken = 0 if more > error else best
+    told = {"rows": round(rows.given), "of_squares": risks[0], "of_logistic": risks[best]}
+    fit.progress.report(LossesCompared(logistic=taken == best, moved=options[taken].moved, **told))  # type: ignore
+    return taken
 
 
 def logistic_options(fit: Fit, chosen: list[Trial], budget: Budget | None) -> list[ClassesChoice]:
@@ -234,10 +237,6 @@ class JudgedPath:
         return self.K_out @ self.alpha
 
 
-# The relative gap of a judge's machines.
-JUDGED = 1e-4
-
-
 def crossed_losses(fit: Fit, t: torch.Tensor, rows: Rows) -> torch.Tensor:
     """Log-losses where each half of the rows has the slopes of the other; where rows are few, their own."""
     odd, losses = torch.arange(len(rows), device=t.device) % 2 == 1, rows.weight.new_zeros(len(rows))
@@ -324,7 +323,7 @@ def machines_of(kernel: Kernel, rows: Rows, cs: Sequence[float | None], lam: flo
             continue
         lam = c / float(rows.weight.sum())
         K = kernel_matrix(kernel, rows, lam) if K is None else K
-        machine = train_classes(kernel, rows, lam, start, K)
+        machine = train_classes(kernel, rows, lam, start, K, JUDGED)
         start = machine.alpha
         yield machine
 
