@@ -23,20 +23,23 @@ from hgk.targets import Classes, Pairs
 class HGKClassifier(ClassifierMixin, HGKEstimator):
     """Classification with a hierarchical Gaussian kernel whose weights are learned.
 
-    One column of ±1 labels per class (a single one for two classes), all with the same kernel. The
-    least-squares function estimates 2 P(class | x) - 1; probabilities come from it by a map that is fitted to
-    its leave-one-out values, see ``predict_proba``.
+    One column of ±1 labels per class (a single one for two classes), all with the same kernel. The least-squares
+    function estimates 2 P(class | x) - 1, the logistic one logarithms of odds; the default takes the one whose
+    probabilities are better on rows that were set aside. See ``predict_proba``.
 
     Parameters and attributes are those of :class:`HGKRegressor`, and ``classes_``; but for the following.
-    ``loo_predictions_`` are leave-one-out values of ``decision_function`` (with another loss than least squares, of
-    machines trained without a row's fold).
+    ``loo_predictions_`` are leave-one-out values of ``decision_function``: exact with least squares, to one Newton step
+    with the logistic loss; with another loss, of machines trained without a row's fold.
 
     Parameters
     ----------
-    loss : {"least_squares", "hinge", "squared_hinge", "logistic"} or Loss, default="least_squares"
-        Losses other than least squares are solved on the kernel that the preset learns, with a λ of their own that five
-        folds choose; the model is the mean of the five fold machines. With more than 10,000 different rows these are
-        solved in leaves, by the default preset on a CPU alone.
+    loss : {"auto", "least_squares", "logistic", "hinge", "squared_hinge"} or Loss, default="auto"
+        "auto" is least squares or the logistic loss, whichever gives rows set aside the smaller log-loss
+        (``history_`` says which); with other presets than the default, with a given ``lam`` and beyond 10,000 different
+        rows it is least squares. With the default preset and at most 10,000 different rows, "logistic" solves for all
+        classes together. Otherwise losses other than least squares are solved for each class, on the kernel that the
+        preset learns, with a λ of their own that five folds choose; the model is the mean of the five fold machines.
+        With more than 10,000 different rows these are solved in leaves, by the default preset on a CPU alone.
     multi_class : {"ovr", "ava"}, default="ovr"
         More than two classes: each against the rest, or all against all, a machine for every two classes on their rows,
         whose values together make the probabilities.
@@ -139,23 +142,24 @@ class HGKClassifier(ClassifierMixin, HGKEstimator):
     def decision_function(self, X) -> np.ndarray:
         """One value for two classes, else one per class.
 
-        With least squares 2 P(class | x) - 1 as estimated, in [-1, 1]; with other losses the value of the function,
-        which is not clipped; with ``multi_class="ava"`` the logarithm of ``predict_proba``, which is made of all pairs.
+        With least squares 2 P(class | x) - 1 as estimated, in [-1, 1]; with other losses, also where "auto" has taken
+        the logistic one, the value of the function, which is not clipped; with ``multi_class="ava"`` the logarithm of ``predict_proba``, which is made of all pairs.
         """
         features = self.features(X)
         return self.model_.predict(features)
 
     def predict_proba(self, X) -> np.ndarray:
-        """Probabilities, calibrated on the leave-one-out values of ``decision_function``.
+        """Probabilities, from ``decision_function`` by a map that was fitted to rows set aside.
 
         With g(f) = a f for f > 0 and b f for f < 0, and q = (1 + f) / 2, which least squares makes an estimate of the
         probability: for two classes log(p / (1 - p)) = g(f) + s log(q / (1 - q)), else p_k is proportional to
         q_k^s exp(g(f_k)); s = 0 for other losses. Both terms increase, so that the most probable class is the predicted
         one; a, b and s > 0 minimise the logarithmic loss. With ``multi_class="ava"`` p_k is proportional to
-        1 / (1 + Σ_l exp(-a f_kl)), for the values f_kl of its pairs. All are fitted at the first call, which therefore
-        takes about as long as training the machines again. With other losses than least squares the values are those
-        of held-out folds, which the fit has kept; where rows are divided into leaves, those of
-        validation rows, on which the fit has fitted the map already.
+        1 / (1 + Σ_l exp(-a f_kl)), for the values f_kl of its pairs.
+
+        With the default preset the fit has fitted the map to values of validation rows, by a machine that was trained
+        without them. With other presets the values are leave-one-out values, and the first call takes about as long as
+        training the machine again; with other losses they are those of held-out folds, which the fit has kept.
         """
         features = self.features(X)
         target = cast(Classes, self.model_.calibrated)
@@ -183,7 +187,7 @@ class HGKClassifier(ClassifierMixin, HGKEstimator):
         """The threshold of ``decision_function`` above which at most this share of the first class will lie.
 
         It is the conformal quantile of the values of training rows of the first class, from machines that have not seen
-        them: leave-one-out values with least squares, values of held-out folds with other losses. For rows like the
+        them: leave-one-out values with least squares or the logistic loss, values of held-out folds with others. For rows like the
         training rows the second class is then falsely announced with about this probability. Use it by
         ``predict(X, threshold=…)``.
 

@@ -105,8 +105,8 @@ def train_classes(
 ) -> OfClasses:
     """The logistic machine on the rows; labels are ±1, one column per class (one for two classes).
 
-    ``start`` are coefficients near those that are sought, ``K`` is the kernel's matrix, if they are known; ``tol`` is the
-    relative duality gap.
+    ``start`` are coefficients near those that are sought, ``K`` is the kernel's matrix, if they are known; ``tol`` is
+    the relative duality gap.
     """
     K = kernel_matrix(kernel, rows, lam) if K is None else K
     solution = solve_classes(K, zero_or_one(rows.Y), rows.weight, lam, start, tol)
