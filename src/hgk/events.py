@@ -177,6 +177,13 @@ class LossesCompared(Event):
     of_squares: Number
     of_logistic: Number
 
+    @property
+    def words(self) -> str:
+        """What was chosen, for people."""
+        numbers = f"log-loss {self.of_squares:.4g} of least squares, {self.of_logistic:.4g} of the logistic loss"
+        steps = ", for which the kernels took further steps" if self.moved else ""
+        return f"{'logistic' if self.logistic else 'least squares'}{steps} (rows set aside: {numbers})"
+
 
 @storable
 @dataclass(frozen=True, kw_only=True)

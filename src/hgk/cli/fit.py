@@ -65,7 +65,12 @@ GroupsOption = Annotated[
 DropOption = Annotated[list[str] | None, typer.Option(help="Columns to leave out, separated by commas.")]
 PresetOption = Annotated[PresetName, typer.Option("--preset", help="What is learned, and how.")]
 LossOption = Annotated[
-    str, typer.Option("--loss", help="For classes: hinge, squared_hinge, logistic; for numbers: pinball, expectile, ….")
+    str | None,
+    typer.Option(
+        "--loss",
+        help="least_squares; for classes also logistic, hinge, squared_hinge, and auto, by default; for numbers also "
+        "pinball, expectile, ….",
+    ),
 ]
 TauOption = Annotated[float, typer.Option(help="Level of pinball and expectile.")]
 QuantilesOption = Annotated[str | None, typer.Option(help="Predict quantiles: 0.05,0.5,0.95.")]
@@ -83,7 +88,7 @@ def fit(
     group: GroupsOption = None,
     drop: DropOption = None,
     preset: PresetOption = PresetName.default,  # type: ignore[attr-defined]
-    loss: LossOption = "least_squares",
+    loss: LossOption = None,
     tau: TauOption = 0.5,
     quantiles: QuantilesOption = None,
     time_budget: TimeBudgetOption = None,
@@ -200,7 +205,8 @@ def _page_writer(path: Path | None, title: str) -> Callable[[HGKEstimator], Any]
     return lambda model: write_report(model, path, title=title)
 
 
-def _estimator(preset: str, classes: bool, loss: str, tau: float, quantiles: str | None) -> HGKEstimator:
+def _estimator(preset: str, classes: bool, loss: str | None, tau: float, quantiles: str | None) -> HGKEstimator:
+    loss = loss or ("auto" if classes else "least_squares")
     if quantiles is None:
         return HGKClassifier(preset, loss=loss) if classes else HGKRegressor(preset, loss=loss, tau=tau)
     if classes or loss not in ("least_squares", "pinball"):

@@ -39,6 +39,7 @@ def _lines(described: dict[str, Any], summary: dict[str, Any], note: dict[str, s
         "taken for": "; ".join(f"{c['column']}: {c['words']}" for c in summary.get("taken_for", [])),
         "kernel": _kernel(summary),
         "learned": ", ".join(summary.get("chosen") or []),
+        "loss": summary.get("losses") or "",
         "leaves": summary.get("leaves") or "",
         "machines": "; ".join(
             f"{m['kind']} on {m['rows']} rows, {m['nodes']} nodes, λ {m['lam']:.2g}" for m in machines

@@ -143,7 +143,8 @@ class HGKClassifier(ClassifierMixin, HGKEstimator):
         """One value for two classes, else one per class.
 
         With least squares 2 P(class | x) - 1 as estimated, in [-1, 1]; with other losses, also where "auto" has taken
-        the logistic one, the value of the function, which is not clipped; with ``multi_class="ava"`` the logarithm of ``predict_proba``, which is made of all pairs.
+        the logistic one, the value of the function, which is not clipped; with ``multi_class="ava"`` the logarithm of
+        ``predict_proba``, which is made of all pairs.
         """
         features = self.features(X)
         return self.model_.predict(features)
@@ -187,8 +188,8 @@ class HGKClassifier(ClassifierMixin, HGKEstimator):
         """The threshold of ``decision_function`` above which at most this share of the first class will lie.
 
         It is the conformal quantile of the values of training rows of the first class, from machines that have not seen
-        them: leave-one-out values with least squares or the logistic loss, values of held-out folds with others. For rows like the
-        training rows the second class is then falsely announced with about this probability. Use it by
+        them: leave-one-out values with least squares or the logistic loss, values of held-out folds with others. For
+        rows like the training rows the second class is then falsely announced with about this probability. Use it by
         ``predict(X, threshold=…)``.
 
         Parameters

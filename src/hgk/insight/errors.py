@@ -180,8 +180,8 @@ def scores(model: Estimator, new: NewRows | None = None, compare: bool = True) -
     fresh = None
     if new is not None and len(new.X):
         fresh = Scorer(model, torch.from_numpy(new.Y), torch.ones(len(new.Y), dtype=torch.float64))
-        t = fitted.decoded(torch.from_numpy(fitted.inputs.encoder(new.X)))
-        told.append(fresh(THIS_MODEL, NEW, torch.from_numpy(t)))
+        t = fitted.values(torch.from_numpy(fitted.inputs.encoder(new.X)))
+        told.append(fresh(THIS_MODEL, NEW, fitted.calibrated.expected(t)))
     if compare:
         lacking = fresh is not None or not any(score.method == PLAIN_SVM for score in told)
         if lacking and model.preset != "plain" and len(rows) <= PLAIN_ROWS:

@@ -33,7 +33,7 @@ def training_of(model: Estimator) -> Training:
 
 def left_out(model: Estimator) -> torch.Tensor:
     """Predictions of the distinct training rows by functions that have not seen them, scaled as the labels."""
-    return model.model_.target.decode(model.model_.leave_one_out())
+    return model.model_.calibrated.expected(model.model_.leave_one_out())
 
 
 def kernels(model: Estimator) -> list[tuple[float, HierarchicalKernel, float]]:

@@ -9,6 +9,7 @@ import torch
 from hgk.arrays import FACTORED, require_memory
 from hgk.kernels import Kernel
 from hgk.logistic import zero_or_one
+from hgk.losses import Logistic, Loss
 from hgk.machines.base import Sum
 from hgk.machines.exact import single_suffices
 from hgk.machines.rows import Rows
@@ -33,6 +34,10 @@ class OfClasses(Sum):
     """
 
     gap_left: float = 0.0
+
+    @property
+    def loss(self) -> Loss:
+        return Logistic()
 
     @property
     def gap(self) -> float:  # type: ignore[override]

@@ -186,7 +186,7 @@ SUMMARY: Fields = {
     "compact": bool,
     "single": bool,
 }
-LATER: Fields = {"loss": str, "plain": bool, "tried": list[str], "leaves": str | None}
+LATER: Fields = {"loss": str, "plain": bool, "tried": list[str], "leaves": str | None, "losses": str | None}
 
 
 def _typed(document: Any, fields: Fields, place: str, only_given: bool = False) -> dict[str, Any]:

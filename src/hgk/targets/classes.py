@@ -92,6 +92,12 @@ class Classes(Target):
         """One column per class, from a machine's values."""
         return self.calibration.log(t).exp().numpy()
 
+    def expected(self, t):
+        """2 P - 1, where that is known and values do not estimate it."""
+        if self.estimates or not isinstance(self.calibration, Calibration):
+            return self.decode(t)
+        return 2 * self.calibration.log(t).exp()[:, -len(Classes.columns.fget(self)) :] - 1  # type: ignore[attr-defined]
+
     def responses(self, t):
         probability = self.probabilities(t)
         return probability[:, 1:] if self.single else probability
