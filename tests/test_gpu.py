@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits, make_friedman1
+from sklearn.metrics import log_loss
 
 import hgk
 from cases import ARCHITECTURES, random_kernel, random_rows
 from hgk import Algorithm1, HGKClassifier, HGKQuantileRegressor, HGKRegressor, arrays, inhomogeneous, two_layers
-from hgk.criteria import LeaveOneOut
+from hgk.criteria import LeaveOneOut, LogisticLeaveOneOut
 from hgk.executor import SideBySide, Threads
 from hgk.kernels import HierarchicalKernel, Sweep, compiled, compose, with_kinds
 from hgk.kernels.sweeps.compiled.chains import Slopes
@@ -707,6 +708,32 @@ def test_a_fit_in_leaves_is_as_good_as_the_processors(estimator, exact, monkeypa
     if estimator is HGKRegressor:
         for one, other in zip(there, (away.predict(X), away.loo_predictions_), strict=True):
             np.testing.assert_allclose(one, other, atol=1e-3 * np.ptp(y))
+
+
+@gpu
+@pytest.mark.parametrize("columns", [1, 4])
+def test_the_logistic_criterion_is_the_processors(columns):
+    rows, kernel = random_rows(200), random_kernel(ARCHITECTURES["all kinds"])
+    number = torch.arange(200) % max(2, columns)
+    Y = 2 * torch.nn.functional.one_hot(number).double() - 1
+    here = kernel.matrix(rows.X), Y[:, 1:] if columns == 1 else Y, 1e-3, rows.weight
+    away = [part.to(DEVICE) if isinstance(part, torch.Tensor) else part for part in here]
+    one, other = LogisticLeaveOneOut()(*here), LogisticLeaveOneOut()(*away)
+    torch.testing.assert_close(other.value.cpu(), one.value, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(other.dK.cpu(), one.dK, rtol=1e-3, atol=1e-6)
+
+
+@gpu
+@pytest.mark.parametrize("loss", ["auto", "logistic"])
+@pytest.mark.parametrize("classes", [2, 10])
+def test_probabilities_are_as_good_as_the_processors(loss, classes):
+    X, y = load_digits(return_X_y=True)
+    y = y % classes
+    models = [
+        HGKClassifier(loss=loss, random_state=0, device=device).fit(X[:900], y[:900]) for device in ("cpu", "cuda")
+    ]
+    here, away = (log_loss(y[900:], model.predict_proba(X[900:])) for model in models)
+    assert away < 1.3 * here + 0.02
 
 
 @gpu

@@ -18,7 +18,7 @@ import torch
 
 from hgk.estimators import HGKClassifier, HGKEstimator
 from hgk.events import ASIDE, BY_FOLDS, Judged, Refined, honest_error, of_kind
-from hgk.insight.fitted import Estimator, left_out, require_model, training_of
+from hgk.insight.fitted import Estimator, as_labels, left_out, require_model, training_of
 from hgk.machines import Rows, clipped_risk, wrong_classes
 from hgk.model import MEASURES
 from hgk.targets import Scaling
@@ -181,7 +181,7 @@ def scores(model: Estimator, new: NewRows | None = None, compare: bool = True) -
     if new is not None and len(new.X):
         fresh = Scorer(model, torch.from_numpy(new.Y), torch.ones(len(new.Y), dtype=torch.float64))
         t = fitted.values(torch.from_numpy(fitted.inputs.encoder(new.X)))
-        told.append(fresh(THIS_MODEL, NEW, fitted.calibrated.expected(t)))
+        told.append(fresh(THIS_MODEL, NEW, as_labels(model, t)))
     if compare:
         lacking = fresh is not None or not any(score.method == PLAIN_SVM for score in told)
         if lacking and model.preset != "plain" and len(rows) <= PLAIN_ROWS:

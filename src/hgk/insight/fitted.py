@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from hgk.estimators import HGKClassifier, HGKRegressor
 from hgk.kernels import HierarchicalKernel
 from hgk.model import Training
+from hgk.targets import Classes
 
 Estimator = HGKRegressor | HGKClassifier
 
@@ -33,7 +34,13 @@ def training_of(model: Estimator) -> Training:
 
 def left_out(model: Estimator) -> torch.Tensor:
     """Predictions of the distinct training rows by functions that have not seen them, scaled as the labels."""
-    return model.model_.calibrated.expected(model.model_.leave_one_out())
+    return as_labels(model, model.model_.leave_one_out())
+
+
+def as_labels(model: Estimator, t: torch.Tensor) -> torch.Tensor:
+    """A machine's values, scaled as the labels; those of classes as 2 P - 1."""
+    target = model.model_.calibrated
+    return target.expected(t) if isinstance(target, Classes) else target.decode(t)
 
 
 def kernels(model: Estimator) -> list[tuple[float, HierarchicalKernel, float]]:

@@ -6,7 +6,7 @@ from hgk.machines.exact import Exact, Part, train
 from hgk.machines.leaves import InLeaves
 from hgk.machines.leaves_of_loss import LossInLeaves
 from hgk.machines.mean import MeanOfMachines
-from hgk.machines.of_classes import OfClasses, kernel_matrix, train_classes
+from hgk.machines.of_classes import MATRICES_OF_CLASSES, OfClasses, kernel_matrix, train_classes
 from hgk.machines.of_loss import FINE, OfLoss
 from hgk.machines.partition import Direction, Partition, Sampled, partition, principal_direction, random_direction
 from hgk.machines.rows import Rows, Sample, clipped_risk, weighted_quantile, wrong_classes
@@ -14,6 +14,7 @@ from hgk.machines.stacked import StackedRows, padded, stacks
 
 __all__ = [
     "FINE",
+    "MATRICES_OF_CLASSES",
     "Direction",
     "Elsewhere",
     "Exact",

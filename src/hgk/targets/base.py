@@ -49,10 +49,6 @@ class Target(ABC):
         """Labels as scaled in Y, from a machine's clipped values along the axis."""
         return t
 
-    def expected(self, t: torch.Tensor) -> torch.Tensor:
-        """The labels' expectation as scaled in Y, from a machine's values; what errors are measured of."""
-        return self.decode(t)
-
     def in_unit(self, t: np.ndarray) -> np.ndarray:
         """Decoded values, the labels along the last axis, in the unit of the labels."""
         return t

@@ -93,7 +93,7 @@ class Classes(Target):
         return self.calibration.log(t).exp().numpy()
 
     def expected(self, t):
-        """2 P - 1, where that is known and values do not estimate it."""
+        """2 P - 1, where that is known and values do not estimate it; what squared errors are of."""
         if self.estimates or not isinstance(self.calibration, Calibration):
             return self.decode(t)
         return 2 * self.calibration.log(t).exp()[:, -len(Classes.columns.fget(self)) :] - 1  # type: ignore[attr-defined]

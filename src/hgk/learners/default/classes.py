@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hgk.arrays import device_of
+from hgk.arrays import available_memory, device_of
 from hgk.criteria import LogisticLeaveOneOut
 from hgk.events import ClassesJudged, LossesCompared
 from hgk.kernels import HierarchicalKernel, Kernel
@@ -25,7 +25,7 @@ from hgk.learners.default.average import PLAIN, Trial, learned_part, mean_lam
 from hgk.learners.default.effort import SPEED
 from hgk.learners.default.judge import held_out
 from hgk.logistic import log_losses, zero_or_one
-from hgk.machines import Machine, Rows, kernel_matrix, train, train_classes, wrong_classes
+from hgk.machines import MATRICES_OF_CLASSES, Machine, Rows, kernel_matrix, train, train_classes, wrong_classes
 from hgk.optimisers import Adam
 from hgk.optimisers.steps import Steps
 from hgk.search import Convex, Either, Squares, mean_kernel
@@ -115,11 +115,11 @@ def choose_loss(fit: Fit, chosen: list[Trial], budget: Budget | None) -> Classes
     forced, problem = is_logistic(fit), fit.wanted.problem
     if not (forced or isinstance(problem, Squares)) or not (fit.exact and fit.wanted.target.classes):
         return None
-    if forced and not time_for(fit, budget):
+    if forced and not room_for(fit, budget):
         return None  # the path of any convex loss takes as much time as there is
     rows = fit.task.rows[held_out(fit.judges)]
     alone = len(fit.task.lams) == 1 or not isinstance(problem, Either)
-    alone = alone or rows.given < FEWEST_COMPARED or not time_for(fit, budget) or fit.progress.cut()
+    alone = alone or rows.given < FEWEST_COMPARED or not room_for(fit, budget) or fit.progress.cut()
     options = [] if forced else values_of(fit, chosen, [None], False)
     if forced or not alone:
         options += logistic_options(fit, chosen, budget)
@@ -166,11 +166,14 @@ def reported(fit: Fit, option: ClassesChoice, rows: Rows, losses: torch.Tensor) 
     return replace(option, target=target)
 
 
-def time_for(fit: Fit, budget: Budget | None) -> bool:
-    """Whether a budget has time for the machines of the logistic loss."""
+def room_for(fit: Fit, budget: Budget | None) -> bool:
+    """Whether there are memory and, with a budget, time for the machines of the logistic loss."""
+    n = len(fit.task.whole)
+    if available_memory(fit.task.rows.X.device) < 8 * MATRICES_OF_CLASSES * n**2:
+        return False
     if budget is None:
         return True
-    seconds = 2 * FACTORS * len(fit.task.rows) ** 3 / 3 / SPEED + 20 * fit.settings.judge**3 / 3 / SPEED
+    seconds = 2 * FACTORS * n**3 / 3 / SPEED + 20 * fit.settings.judge**3 / 3 / SPEED
     return seconds < 0.3 * budget.left
 
 
