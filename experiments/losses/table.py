@@ -14,11 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-OURS = ("least squares", "hinge", "logistic", "quantiles")
+OURS = ("default", "least squares", "hinge", "logistic", "quantiles")
 # what, its digits, and whether more is better; None: nothing is best
 MEASURES = {
     "accuracy": (4, True),
     "log_loss": (4, False),
+    "auc": (4, True),
+    "calibration_error": (3, None),
     "pinball": (4, False),
     "coverage": (3, None),
     "seconds": (0, None),
@@ -33,6 +35,8 @@ def cell(values: list[float], digits: int) -> str:
 def table(rows: list[dict], measure: str) -> str:
     digits, more = MEASURES[measure]
     rows = [row for row in rows if measure in row]
+    if not rows:
+        return ""
     methods, sets = (list(dict.fromkeys(row[key] for row in rows)) for key in ("method", "set"))
     lines = [f"| {measure.replace('_', '-')} | " + " | ".join(methods) + " |", "|---" * (len(methods) + 1) + "|"]
     ahead = 0
@@ -53,6 +57,10 @@ if __name__ == "__main__":
     rows = [json.loads(line) for line in Path(sys.argv[1]).read_text().splitlines()]
     of_classes = [row for row in rows if "accuracy" in row]
     of_numbers = [row for row in rows if "pinball" in row]
-    parts = [table(of_classes, m) for m in ("accuracy", "log_loss", "seconds")] if of_classes else []
+    parts = (
+        [table(of_classes, m) for m in ("log_loss", "accuracy", "auc", "calibration_error", "seconds")]
+        if of_classes
+        else []
+    )
     parts += [table(of_numbers, m) for m in ("pinball", "coverage", "seconds")] if of_numbers else []
-    sys.stdout.write("\n\n".join(parts) + "\n")
+    sys.stdout.write("\n\n".join(filter(None, parts)) + "\n")

@@ -9,9 +9,10 @@ q = (1 + t) / 2 in [ε, 1 - ε] and a power s > 0 (otherwise s = 0):
 a = b = 0 and s = 1 leave the estimate as it is, which is right where rows repeat and values are cell frequencies. Both
 terms increase in t through 0, so that the most probable class is the one with the largest value. log a, log b and log s
 minimise the mean logarithmic loss on leave-one-out values t, in which a row's label has a part only through the weights
-(with other losses than least squares: on values of held-out folds). So that few rows without an error do not claim
-certainty, a row of class c counts as its own class with probability 1 - ε_c and as any other with the rest,
-ε_c = 1/(n_c + 2) for n_c rows (Platt, 1999); ε = 1/(n + 2).
+(with other losses than least squares: on values of rows set aside or of held-out folds). So that few rows without an
+error do not claim certainty, a row counts as its own class with probability 1 - ε and as any other with the rest. For
+two classes, whose rows speak for one slope each, ε = 1/(n_c + 2) for n_c rows of its class (Platt, 1999); several
+classes share both slopes, and ε = 1/(n + 2).
 
 Where all classes are against all, f_kl > 0 speaks for k and f_lk = -f_kl. Were the pair probabilities σ(a f_kl) those
 of one distribution, p_k / (p_k + p_l), then p_l / p_k = exp(-a f_kl), and 1 / p_k = 1 + Σ_l p_l / p_k gives (Price,
@@ -136,7 +137,8 @@ def _fitted(
 
 
 def _targets(column: torch.Tensor, share: torch.Tensor, size: float, classes: int) -> torch.Tensor:
-    """1 - ε_c for a row's class, the rest for the others."""
+    """1 - ε for a row's class, the rest for the others."""
     rows = torch.zeros(classes, dtype=share.dtype).index_add(0, column[:, 0], share) * size
+    rows = rows if classes == 2 else rows.sum().expand(classes)
     other = (1 / (rows + 2))[column] / (classes - 1)
     return other.expand(-1, classes).scatter(1, column, 1 - (classes - 1) * other)
