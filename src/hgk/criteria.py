@@ -224,6 +224,10 @@ class LogisticLeaveOneOut(Criterion):
     single: bool = field(default=False, kw_only=True)
 
     def __call__(self, K, Y, lam, s, count=None):
+        if not bool((Y.abs() == 1).all()):
+            raise ValueError(
+                "LogisticLeaveOneOut was given labels other than -1 and 1; it is for classes, so use HGKClassifier."
+            )
         y, weight = zero_or_one(Y), s.double()[:, None]
         m, n = torch.ones_like(weight) if count is None else count.double()[:, None], weight.sum()
         solution = solve_classes(K, y, s, float(lam), tol=GAP_OF_BATCH if self.single else EXACT_GAP)

@@ -51,7 +51,6 @@ class Loss(ABC):
     """
 
     signs: ClassVar[bool] = False  # whether the labels are -1 and 1
-    of_classes: ClassVar[bool] = False  # whether it is the logistic loss, which classes can share: see hgk.logistic
     # for :func:`register`: by what name, for which of TASKS and of which PARAMETERS estimators make it
     name: ClassVar[str] = ""
     tasks: ClassVar[tuple[str, ...]] = ()
@@ -273,6 +272,13 @@ class LeastSquaresOrLogistic(LeastSquares):
 
     name, tasks = "auto", ("classes",)  # type: ignore[assignment]
 
+    def __post_init__(self):
+        if not self.quadratic:
+            raise ValueError(
+                f"LeastSquaresOrLogistic was given the weights {self.above} and {self.below}; it has none, so give "
+                "class_weight, or take LeastSquares."
+            )
+
 
 @register
 @storable
@@ -391,7 +397,6 @@ class Logistic(SmoothLoss):
 
     name, tasks = "logistic", ("classes",)
     signs = True
-    of_classes = True
 
     def value(self, y, t):
         return torch.nn.functional.softplus(-y * t)

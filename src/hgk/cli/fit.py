@@ -275,7 +275,7 @@ def _results(model: HGKEstimator, rows: Labelled, outcome: Outcome, out: Path) -
 
 
 def _leave_one_out(model: HGKEstimator, y: np.ndarray) -> dict[str, float]:
-    """The errors of leave-one-out predictions, where these are exact: with least squares."""
+    """The errors of leave-one-out predictions, where these do not come from folds."""
     if model.machine_.held_out is not None:
         return {}
     loo, target = model.loo_predictions_, model.model_.target

@@ -34,12 +34,13 @@ class HGKClassifier(ClassifierMixin, HGKEstimator):
     Parameters
     ----------
     loss : {"auto", "least_squares", "logistic", "hinge", "squared_hinge"} or Loss, default="auto"
-        "auto" is least squares or the logistic loss, whichever gives rows set aside the smaller log-loss
-        (``history_`` says which); with other presets than the default, with a given ``lam`` and beyond 10,000 different
-        rows it is least squares. With the default preset and at most 10,000 different rows, "logistic" solves for all
-        classes together. Otherwise losses other than least squares are solved for each class, on the kernel that the
-        preset learns, with a λ of their own that five folds choose; the model is the mean of the five fold machines.
-        With more than 10,000 different rows these are solved in leaves, by the default preset on a CPU alone.
+        "auto" is least squares or the logistic loss, whichever has the smaller log-loss on rows set aside
+        (``history_`` says which). It is least squares with other presets than the default, with a given ``lam`` or
+        kernel, beyond 10,000 different rows, and where fewer than 20 rows are set aside or time or memory are short.
+        With the default preset and at most 10,000 different rows, "logistic" solves for all classes together.
+        Otherwise losses other than least squares are solved for each class, on the kernel that the preset learns, with
+        a λ of their own that five folds choose; the model is the mean of the five fold machines. With more than 10,000
+        different rows these are solved in leaves, by the default preset on a CPU alone.
     multi_class : {"ovr", "ava"}, default="ovr"
         More than two classes: each against the rest, or all against all, a machine for every two classes on their rows,
         whose values together make the probabilities.
@@ -158,9 +159,11 @@ class HGKClassifier(ClassifierMixin, HGKEstimator):
         one; a, b and s > 0 minimise the logarithmic loss. With ``multi_class="ava"`` p_k is proportional to
         1 / (1 + Σ_l exp(-a f_kl)), for the values f_kl of its pairs.
 
-        With the default preset the fit has fitted the map to values of validation rows, by a machine that was trained
-        without them. With other presets the values are leave-one-out values, and the first call takes about as long as
-        training the machine again; with other losses they are those of held-out folds, which the fit has kept.
+        With the default preset and least squares or the logistic loss the fit has fitted the map to values of
+        validation rows, by a machine that was trained without them. With other presets, where fewer than 20 rows were
+        set aside, and where no weights were learned, the values are leave-one-out values, and the first call takes
+        about as long as training the machine again; with other losses they are those of held-out folds, which the fit
+        has kept.
         """
         features = self.features(X)
         target = cast(Classes, self.model_.calibrated)
@@ -185,11 +188,12 @@ class HGKClassifier(ClassifierMixin, HGKEstimator):
         return target.chosen(t, 0.0 if threshold is None else threshold)
 
     def threshold_for(self, false_alarm_rate: float = 0.01) -> float:
-        """The threshold of ``decision_function`` above which at most this share of the first class will lie.
+        """The threshold of ``decision_function`` above which about this share of the first class will lie.
 
         It is the conformal quantile of the values of training rows of the first class, from machines that have not seen
         them: leave-one-out values with least squares or the logistic loss, values of held-out folds with others. For
-        rows like the training rows the second class is then falsely announced with about this probability. Use it by
+        rows like the training rows the second class is then falsely announced with about this probability, with
+        leave-one-out values somewhat more often, since the kernel has seen these rows. Use it by
         ``predict(X, threshold=…)``.
 
         Parameters

@@ -72,9 +72,10 @@ class FittedAttributes:
         Of a row that was given several times, one repetition is left out; a row of weight 0 gets its ordinary
         prediction. λ, γ and the kernel's weights stay fixed. Computed when first asked for.
 
-        They are exact for least squares. With another loss they are predictions by the machines of the folds that the
-        row is not in, a fifth of the rows being left out at once (NaN for rows of folds that a fit with the preset
-        "paper" did not come to before it was stopped).
+        They are exact for least squares, and to one Newton step for the logistic loss of classes that are solved
+        together. With another loss they are predictions by the machines of the folds that the row is not in, a fifth of
+        the rows being left out at once (NaN for rows of folds that a fit with the preset "paper" did not come to before
+        it was stopped).
         """
         return self.model_.leave_one_out_predictions()
 

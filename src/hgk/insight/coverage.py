@@ -75,6 +75,11 @@ def interval_coverage(model: HGKRegressor, new: NewRows | None = None, levels: S
     True
     """
     require_model(model)
+    if np.isinf(model.machine_.clip):
+        raise ValueError(
+            f"Coverage was asked of a {type(model).__name__} whose values are no labels; give an HGKRegressor, or fit "
+            "with loss='least_squares'."
+        )
     fitted, rows = model.model_, training_of(model).rows
     index = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(len(rows))[:COVERED]))
     with threads_for(len(rows)):

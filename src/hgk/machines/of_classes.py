@@ -50,7 +50,7 @@ class OfClasses(Sum):
 
     def check(self, features, rows):
         super().check(features, rows)
-        expect(self.gap_left >= 0, "a machine's duality gap is negative")
+        expect(self.gap_left >= 0, "a machine's duality gap is no number, or negative")
 
     def without_one(self, rows, index):
         solution, H = self._solved(rows)

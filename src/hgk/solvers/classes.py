@@ -37,6 +37,8 @@ from hgk.solvers.newton import products
 RELATIVE_GAP, MOST_STEPS, MOST_INNER, LEFT = 1e-6, 40, 60, 0.05
 # What may be left of an adjoint, and of one in a batch, with the gap of the batch's machine.
 ADJOINT, ADJOINT_OF_BATCH, GAP_OF_BATCH = 1e-8, 1e-2, 1e-3
+# Steps of conjugate gradients that it may take.
+MOST_OF_ADJOINT = 1000
 # Inner steps from which a new factor is worth its time.
 REFACTOR = 20
 
@@ -78,7 +80,9 @@ class ClassesSolution:
 
     def adjoint(self, E: torch.Tensor, left: float = ADJOINT) -> torch.Tensor:
         """(I + C W K)⁻¹ E, up to this part of its norm."""
-        return _conjugate_gradients(self.K, self.C, self.at, self.inverted, E, products(self.K, E), left)[0]
+        return _conjugate_gradients(
+            self.K, self.C, self.at, self.inverted, E, products(self.K, E), left, MOST_OF_ADJOINT
+        )[0]
 
 
 def solve_classes(
@@ -118,7 +122,8 @@ def solve_classes(
                 break
             fast, inner = K, MOST_INNER
         alpha = alpha + theta * x
-    return ClassesSolution(K, C, y, alpha, f, float(gap / primal))
+    left = float(gap / primal)
+    return ClassesSolution(K, C, y, alpha, f, max(0.0, left) if left == left else float("inf"))
 
 
 def _weighted(K: torch.Tensor, root: torch.Tensor) -> torch.Tensor:
@@ -170,6 +175,7 @@ def _conjugate_gradients(
     right: torch.Tensor,
     K_right: torch.Tensor,
     left: float,
+    most: int = MOST_INNER,
 ) -> tuple[torch.Tensor, torch.Tensor, int]:
     """x with (I + C W K) x = right, up to ``left`` of its norm ‖·‖_K; Kx; and the steps taken.
 
@@ -181,7 +187,7 @@ def _conjugate_gradients(
 
     x, Kx, r, Kr = torch.zeros_like(right), torch.zeros_like(right), right, K_right
     p, Kp, before, goal, steps = x, x, float("inf"), left**2 * float((right * K_right).sum()), 0
-    while steps < MOST_INNER and float((r * Kr).sum()) > goal:
+    while steps < most and float((r * Kr).sum()) > goal:
         z = inverted(r, Kr)
         Kz = product(z)
         rz = float((r * Kz).sum())

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+import numpy as np
 import torch
 
 from hgk.arrays import available_memory, device_of
@@ -25,16 +26,17 @@ from hgk.learners.default.average import PLAIN, Trial, learned_part, mean_lam
 from hgk.learners.default.effort import SPEED
 from hgk.learners.default.judge import held_out
 from hgk.logistic import log_losses, zero_or_one
+from hgk.losses import Logistic
 from hgk.machines import MATRICES_OF_CLASSES, Machine, Rows, kernel_matrix, train, train_classes, wrong_classes
 from hgk.optimisers import Adam
 from hgk.optimisers.steps import Steps
 from hgk.search import Convex, Either, Squares, mean_kernel
 from hgk.solvers.classes import solve_classes
+from hgk.targets import Classes
 
 if TYPE_CHECKING:
     from hgk.learners.default.effort import Budget
     from hgk.learners.default.learner import Fit
-    from hgk.targets import Target
 
 # c = nλ of the path, for rows of weight 1, each a quarter of the one before; it ends after so many that are no better,
 # by this part of the log-loss, than the best.
@@ -45,7 +47,7 @@ FEWEST_COMPARED = 20
 JUDGED = 1e-4
 # Rows from which a judge's kernel matrix in single precision saves time.
 SINGLE_FROM = 1000
-# A machine takes about so many factors' time.
+# A machine costs about as much as this many factorisations.
 FACTORS = 6
 
 
@@ -65,12 +67,10 @@ class LogisticPath:
         risks = (self.losses @ self.weight)[order].tolist()
         return self.cs[order[first_of_the_best(risks)]]
 
-    @property
-    def crossed(self) -> torch.Tensor:
-        """Losses where each row has the c that is best on the other half."""
-        odd = torch.arange(len(self.weight), device=self.weight.device) % 2 == 1
-        best = [int((self.losses[:, half] @ self.weight[half]).argmin()) for half in (odd, ~odd)]
-        return torch.where(odd, self.losses[best[1]], self.losses[best[0]])
+    def crossed(self, share: torch.Tensor) -> torch.Tensor:
+        """Losses where each half of the repetitions, by the share of each row, has the c that is best on the other."""
+        best = [self.losses[int((self.losses @ (self.weight * part)).argmin())] for part in (share, 1 - share)]
+        return share * best[1] + (1 - share) * best[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,9 @@ class ClassesChoice:
     t : tensor
         Values of the rows set aside, clipped, by machines on all others.
     alpha : tensor
-        The mean of the coefficients of these.
+        The mean of the coefficients of these, on the distinct rows.
+    target : Classes
+        In the end with the map to probabilities.
     """
 
     chosen: list[Trial]
@@ -95,7 +97,7 @@ class ClassesChoice:
     moved: bool
     t: torch.Tensor
     alpha: torch.Tensor
-    target: Target | None = None
+    target: Classes
 
     @property
     def criterion(self) -> LogisticLeaveOneOut | None:
@@ -106,26 +108,33 @@ class ClassesChoice:
 def is_logistic(fit: Fit) -> bool:
     """Whether the logistic loss was asked for, of classes one against the rest."""
     problem, target = fit.wanted.problem, fit.wanted.target
-    asked = isinstance(problem, Convex) and problem.loss.of_classes
+    asked = isinstance(problem, Convex) and type(problem.loss) is Logistic
     return asked and target.classes and not target.expands and fit.exact
 
 
 def choose_loss(fit: Fit, chosen: list[Trial], budget: Budget | None) -> ClassesChoice | None:
-    """What is taken, with the map to probabilities; None where the labels are no classes, or for another loss."""
+    """What is taken, with the map to probabilities.
+
+    None where the labels are no classes, for another loss, and for least squares with too few rows set aside, or where
+    (λ, γ) of the plain kernel will be chosen anew: then the map is fitted to leave-one-out values when it is needed.
+    """
     forced, problem = is_logistic(fit), fit.wanted.problem
     if not (forced or isinstance(problem, Squares)) or not (fit.exact and fit.wanted.target.classes):
         return None
-    if forced and not room_for(fit, budget):
-        return None  # the path of any convex loss takes as much time as there is
     rows = fit.task.rows[held_out(fit.judges)]
+    few = rows.given < FEWEST_COMPARED
+    if (few and not forced) or (forced and not room_for(fit, budget)):
+        return None  # a path of the loss takes as much time as there is
     alone = len(fit.task.lams) == 1 or not isinstance(problem, Either)
-    alone = alone or rows.given < FEWEST_COMPARED or not room_for(fit, budget) or fit.progress.cut()
+    alone = alone or not room_for(fit, budget) or fit.progress.cut()
     options = [] if forced else values_of(fit, chosen, [None], False)
     if forced or not alone:
         options += logistic_options(fit, chosen, budget)
-    losses = [crossed_losses(fit, option.t, rows) for option in options]
-    best = 0 if len(options) == 1 else compared(fit, options, losses, rows)
-    return reported(fit, options[best], rows, losses[best])
+    judged = [crossed(option, rows) for option in options]
+    best = 0 if len(options) == 1 else compared(fit, options, [losses for losses, _ in judged], rows)
+    if options[best].c is None and [trial.name for trial in chosen] == [PLAIN]:
+        return None
+    return reported(fit, options[best], rows, *judged[best])
 
 
 def compared(fit: Fit, options: Sequence[ClassesChoice], losses: Sequence[torch.Tensor], rows: Rows) -> int:
@@ -150,20 +159,18 @@ def logistic_options(fit: Fit, chosen: list[Trial], budget: Budget | None) -> li
     kernels = None if fit.progress.cut() else moved_kernels(fit, chosen, best.c, budget)
     if kernels is not None and not fit.progress.aborted:
         other = path(fit, kernels, cs)
-        if rows.mean(best.crossed - other.crossed)[0] > 0:
+        share = first_half(rows)
+        if rows.mean(best.crossed(share) - other.crossed(share))[0] > 0:
             chosen, best, moved = kernels, other, True
     return values_of(fit, chosen, [best.c] if cs else [best.c, best.c / 3], moved)
 
 
-def reported(fit: Fit, option: ClassesChoice, rows: Rows, losses: torch.Tensor) -> ClassesChoice:
+def reported(fit: Fit, option: ClassesChoice, rows: Rows, losses: torch.Tensor, squares: torch.Tensor) -> ClassesChoice:
     """With the map to probabilities; their error is told."""
-    target = calibrated(fit.wanted.target, option.t, rows)
-    p, classes = log_of(target, option.t).exp(), zero_or_one(rows.Y)
-    risk = rows.mean(4 * ((p[:, -classes.shape[1] :] - classes) ** 2).sum(1))[0]
+    risk, log_loss = rows.mean(squares)[0], rows.mean(losses)[0]
     wrong = wrong_classes(option.t, rows).get("wrong")
-    judged = ClassesJudged(rows=round(rows.given), risk=risk, log_loss=rows.mean(losses)[0], wrong=wrong)
-    fit.progress.report(judged)
-    return replace(option, target=target)
+    fit.progress.report(ClassesJudged(rows=round(rows.given), risk=risk, log_loss=log_loss, wrong=wrong))
+    return replace(option, target=calibrated(option.target, option.t, rows))
 
 
 def room_for(fit: Fit, budget: Budget | None) -> bool:
@@ -173,7 +180,7 @@ def room_for(fit: Fit, budget: Budget | None) -> bool:
         return False
     if budget is None:
         return True
-    seconds = 2 * FACTORS * n**3 / 3 / SPEED + 20 * fit.settings.judge**3 / 3 / SPEED
+    seconds = (2 * FACTORS * n**3 + 20 * min(n, fit.settings.judge) ** 3) / 3 / SPEED
     return seconds < 0.3 * budget.left
 
 
@@ -240,23 +247,45 @@ class JudgedPath:
         return self.K_out @ self.alpha
 
 
-def crossed_losses(fit: Fit, t: torch.Tensor, rows: Rows) -> torch.Tensor:
-    """Log-losses where each half of the rows has the slopes of the other; where rows are few, their own."""
-    odd, losses = torch.arange(len(rows), device=t.device) % 2 == 1, rows.weight.new_zeros(len(rows))
-    halves = ((odd, ~odd), (~odd, odd)) if rows.given >= FEWEST_COMPARED else ((odd | True, odd | True),)
-    for half, other in halves:
-        log = log_of(calibrated(fit.wanted.target, t[other], rows[other]), t[half])
-        losses[half] = -log.gather(1, number_of_class(rows[half])[:, None])[:, 0]
-    return losses
+def first_half(rows: Rows) -> torch.Tensor:
+    """The share of each row's repetitions that are in the first of two halves.
+
+    Single rows take turns within their class; the repetitions of others are divided at random, as new rows would be.
+    """
+    order = number_of_class(rows).cpu().argsort(stable=True)
+    share = torch.zeros(len(rows), dtype=torch.float64)
+    share[order] = (torch.arange(len(rows)) % 2).double()
+    many = rows.repetitions.cpu().round().clamp_min(1).numpy().astype(int)
+    several = np.flatnonzero(many > 1)
+    drawn = np.random.default_rng(0).binomial(many[several], 0.5) / many[several]
+    share[torch.from_numpy(several)] = torch.from_numpy(drawn)
+    return share.to(rows.weight)
 
 
-def calibrated(target: Target, t: torch.Tensor, rows: Rows) -> Target:
+def crossed(option: ClassesChoice, rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-losses, and squared errors of 2p - 1, where each half has the slopes of the other; of few rows, their own."""
+    share = first_half(rows)
+    parts = (
+        [(share, 1 - share), (1 - share, share)] if rows.given >= FEWEST_COMPARED else [(torch.ones_like(share),) * 2]
+    )
+    losses, squares = torch.zeros_like(share), torch.zeros_like(share)
+    for mine, other in parts:
+        index = other.nonzero()[:, 0]
+        target = calibrated(option.target, option.t[index], rows.portion(index, (other * rows.weight)[index]))
+        log = log_of(target, option.t)
+        losses -= mine * log.gather(1, number_of_class(rows)[:, None])[:, 0]
+        estimate = 2 * log.exp()[:, -rows.Y.shape[1] :] - 1
+        squares += mine * ((estimate - rows.Y) ** 2).sum(1)
+    return losses, squares
+
+
+def calibrated(target: Classes, t: torch.Tensor, rows: Rows) -> Classes:
     return target.fitted(t.cpu(), rows.to(device_of("cpu")))
 
 
-def log_of(target: Target, t: torch.Tensor) -> torch.Tensor:
+def log_of(target: Classes, t: torch.Tensor) -> torch.Tensor:
     """Logarithms of the probabilities of classes, from a target that was fitted."""
-    return target.calibration.log(t.cpu()).to(t)  # type: ignore[attr-defined]
+    return target.calibration.log(t.cpu()).to(t)
 
 
 def number_of_class(rows: Rows) -> torch.Tensor:
@@ -301,41 +330,38 @@ def moved_kernels(fit: Fit, chosen: Sequence[Trial], c: float, budget: Budget | 
 
 def values_of(fit: Fit, chosen: list[Trial], cs: Sequence[float | None], moved: bool) -> list[ClassesChoice]:
     """What machines at each c say of the rows set aside, of which they have not seen the fold; None: least squares."""
-    task = fit.task
+    task, wanted = fit.task, cast(Classes, fit.wanted.target)
     t: list[list[torch.Tensor]] = [[] for _ in cs]
-    alphas = [torch.zeros_like(task.rows.Y) for _ in cs]
+    alphas = [torch.zeros_like(task.whole.Y) for _ in cs]
     for place, (fold, judge) in enumerate(fit.judges.items()):
-        index, X_out = task.training_part(fold), task.rows.X[judge.out]
-        rest = task.rows[index]
-        kernel = kernel_of(fit, chosen, place, len(rest))
-        machines = machines_of(kernel, rest, cs, mean_lam(chosen))
-        for values, alpha, machine in zip(t, alphas, machines, strict=True):
+        index, weight = task.part(fold)
+        rest = task.whole.portion(index, weight)
+        kernel = kernel_of(fit, chosen, place, len(task.training_part(fold)))
+        c_of_squares = mean_lam(chosen) * float(task.rows.weight.sum())
+        for values, alpha, machine in zip(t, alphas, machines_of(kernel, rest, cs, c_of_squares), strict=True):
             alpha[index] += machine.alpha / len(fit.judges)
-            values.append(machine(X_out).clamp(-machine.clip, machine.clip))
-    parts = zip(cs, t, alphas, strict=True)
-    return [ClassesChoice(chosen, c, moved, torch.cat(values), alpha) for c, values, alpha in parts]
+            values.append(machine(task.rows.X[judge.out]).clamp(-machine.clip, machine.clip))
+    return [
+        ClassesChoice(chosen, c, moved, torch.cat(values), alpha, replace(wanted, estimates=c is None))
+        for c, values, alpha in zip(cs, t, alphas, strict=True)
+    ]
 
 
-def machines_of(kernel: Kernel, rows: Rows, cs: Sequence[float | None], lam: float) -> Iterator[Machine]:
+def machines_of(kernel: Kernel, rows: Rows, cs: Sequence[float | None], c_of_squares: float) -> Iterator[Machine]:
     """On the same rows, each from the coefficients of the one before."""
-    start: torch.Tensor | None = None
-    K: torch.Tensor | None = None
+    n, start, K = float(rows.weight.sum()), None, None
     for c in cs:
         if c is None:
-            yield train(kernel, rows, lam)
+            yield train(kernel, rows, c_of_squares / n)
             continue
-        lam = c / float(rows.weight.sum())
-        K = kernel_matrix(kernel, rows, lam) if K is None else K
-        machine = train_classes(kernel, rows, lam, start, K, JUDGED)
+        K = kernel_matrix(kernel, rows, c / n) if K is None else K
+        machine = train_classes(kernel, rows, c / n, start, K, JUDGED)
         start = machine.alpha
         yield machine
 
 
 def logistic_machine(fit: Fit, choice: ClassesChoice, chosen: Sequence[Trial]) -> Machine:
     """The logistic machine on all distinct rows, from coefficients of machines without those set aside."""
-    task, alpha, c = fit.task, choice.alpha, choice.c
+    task, c = fit.task, cast(float, choice.c)
     kernels, _ = fit.kernels_of(chosen, len(task.rows))
-    if task.origin is not None:
-        alpha = alpha.new_zeros(len(task.whole), alpha.shape[1]).index_add_(0, task.origin.to(alpha.device), alpha)
-    assert c is not None
-    return train_classes(mean_kernel(kernels), task.whole, c / float(task.whole.weight.sum()), alpha)
+    return train_classes(mean_kernel(kernels), task.whole, c / float(task.whole.weight.sum()), choice.alpha)

@@ -147,7 +147,7 @@ class Fit:
         """What was chosen, on all rows; probabilities and the error come from rows set aside."""
         chosen = self.last_round(choice.chosen, effort, budget, classes=choice)
         machine = self.train(chosen, self.task, None) if choice.c is None else logistic_machine(self, choice, chosen)
-        return Learned(machine, choice.target or self.wanted.target)
+        return Learned(machine, choice.target)
 
     def divide(self, chosen: list[Trial], division: Division) -> Learned | None:
         """The machine in leaves; what the target learns from rows not seen, it learns from those set aside.
