@@ -1,5 +1,7 @@
 """The logistic loss of classes: its expansion, the solver, leaving rows out, the criterion, the machine, the choice."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,8 +13,10 @@ import hgk
 from hgk import HGKClassifier, HierarchicalKernel, isotropic
 from hgk.criteria import LogisticLeaveOneOut
 from hgk.events import ClassesJudged, LossesCompared, last
+from hgk.insight import interval_coverage, scores
+from hgk.learners.default.classes import first_half
 from hgk.logistic import Expansion, log_losses, log_probabilities, zero_or_one
-from hgk.losses import Logistic
+from hgk.losses import LeastSquaresOrLogistic, Logistic
 from hgk.machines import Exact, OfClasses, Rows, train_classes
 from hgk.solvers import Newton
 from hgk.solvers.classes import solve_classes
@@ -308,3 +312,68 @@ def test_a_budget_and_no_steps():
         assert not last(HGKClassifier(random_state=0).fit(X, y).history_, LossesCompared).moved
     model = HGKClassifier(random_state=0, time_budget=1e-3).fit(X, y)
     assert model.predict_proba(X).shape == (400, 2)
+
+
+# ------------------------------------------------------------------------------------ what is told, and of whom
+
+
+def test_halves_divide_classes_and_repetitions():
+    Y = torch.tensor([[1.0], [1.0], [-1.0], [-1.0], [1.0], [-1.0]]).double()
+    count = torch.tensor([1.0, 1.0, 1.0, 1.0, 400.0, 300.0]).double()
+    share = first_half(Rows(torch.zeros(6, 1), Y, count, count))
+    assert share[:4].sum() == 2  # one of each class in each half
+    assert share[0] + share[1] == 1
+    assert ((share[4:] - 0.5).abs() < 0.1).all()
+    assert ((share[4:] * count[4:]).round() == (share[4:] * count[4:])).all()
+
+
+@pytest.mark.parametrize("bits", [0, 1, 2])
+def test_the_error_told_of_repeated_rows_is_that_of_new_ones(bits):
+    rng = np.random.default_rng(bits)
+
+    def draw(n):
+        X = rng.integers(0, 2, (n, bits)) if bits else np.zeros((n, 1))
+        return X, rng.random(n) < 0.2 + 0.2 * X.sum(1)
+
+    X, y = draw(1400)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Constant columns")
+        model = HGKClassifier(loss="logistic", random_state=0).fit(X, y)
+    X_new, y_new = draw(20_000)
+    assert model.model_.error()["log_loss"] == pytest.approx(log_loss(y_new, model.predict_proba(X_new)), abs=0.06)
+
+
+@pytest.mark.parametrize("loss", ["auto", "least_squares"])
+def test_of_noise_nothing_is_claimed(loss):
+    """Where the plain kernel's (λ, γ) are chosen anew, slopes of the old ones would claim certainty."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, y = rng.standard_normal((40, 3)), np.arange(40) % 2
+        model = HGKClassifier(loss=loss, random_state=seed).fit(X, y)
+        p = model.predict_proba(rng.standard_normal((500, 3)))
+        assert log_loss(np.arange(500) % 2, p) < 1.0
+
+
+def test_log_odds_have_slopes_alone():
+    X, y, _ = noisy(400)
+    for loss in ("auto", "logistic"):
+        model = HGKClassifier(loss=loss, random_state=0).fit(X, y)
+        if isinstance(model.machine_, OfClasses):
+            assert not model.model_.target.estimates
+            assert model.model_.target.calibration.power == 0
+            (first, *_) = scores(model, compare=False)
+            assert first.risk < 1.0  # of 2p - 1 and labels ±1
+
+
+def test_a_gap_of_rounding_and_labels_that_are_no_classes(tmp_path):
+    X, y, _ = noisy(120, 3)
+    model = HGKClassifier(loss="logistic", lam=1e3, random_state=0).fit(X, y)
+    assert model.machine_.gap_left >= 0
+    hgk.save(model, tmp_path / "m.hgk")
+    assert (hgk.load(tmp_path / "m.hgk").predict_proba(X) == model.predict_proba(X)).all()
+    with pytest.raises(ValueError, match="labels other than -1 and 1"):
+        LogisticLeaveOneOut()(torch.eye(3).double(), torch.rand(3, 1), 0.1, torch.ones(3))
+    with pytest.raises(ValueError, match="whose values are no labels"):
+        interval_coverage(model)
+    with pytest.raises(ValueError, match="it has none, so give"):
+        LeastSquaresOrLogistic(above=3.0)
