@@ -2,7 +2,7 @@
 
     python experiments/losses/table.py experiments/losses/rows.jsonl
 
-Mean over splits, ± their standard deviation where there are several, and the number of splits; the best of a line is
+Mean over the splits that all methods have, ± their standard deviation where there are several, and their number; the best of a line is
 bold, and the last line counts how often a method of hgk is ahead of all its peers.
 """
 
@@ -32,6 +32,15 @@ def cell(values: list[float], digits: int) -> str:
     return f"{np.mean(values):.{digits}f}{spread} ({len(values)})"
 
 
+def common_splits(rows: list[dict], name: str) -> set[int]:
+    """The splits of a set that every method has which has any."""
+    splits: dict[str, set[int]] = {}
+    for row in rows:
+        if row["set"] == name:
+            splits.setdefault(row["method"], set()).add(row["split"])
+    return set.intersection(*splits.values())
+
+
 def table(rows: list[dict], measure: str) -> str:
     digits, more = MEASURES[measure]
     rows = [row for row in rows if measure in row]
@@ -41,7 +50,8 @@ def table(rows: list[dict], measure: str) -> str:
     lines = [f"| {measure.replace('_', '-')} | " + " | ".join(methods) + " |", "|---" * (len(methods) + 1) + "|"]
     ahead = 0
     for name in sets:
-        found = {m: [row[measure] for row in rows if (row["set"], row["method"]) == (name, m)] for m in methods}
+        of_set = [row for row in rows if row["set"] == name and row["split"] in common_splits(rows, name)]
+        found = {m: [row[measure] for row in of_set if row["method"] == m] for m in methods}
         means = {m: float(np.mean(values)) for m, values in found.items() if values}
         best = None if more is None else (max if more else min)(means, key=means.__getitem__)
         texts = {m: cell(values, digits) if values else "" for m, values in found.items()}
