@@ -2,8 +2,8 @@
 
     python experiments/losses/table.py experiments/losses/rows.jsonl
 
-Mean over the splits that all methods have, ± their standard deviation where there are several, and their number; the best of a line is
-bold, and the last line counts how often a method of hgk is ahead of all its peers.
+Mean over the splits that all methods have, ± their standard deviation where there are several, and their number; the
+best of a line is bold, and the last line counts how often a method of hgk is ahead of all its peers.
 """
 
 from __future__ import annotations
