@@ -18,7 +18,7 @@ from sklearn.metrics import confusion_matrix, r2_score, roc_auc_score
 
 from browsing import Tags, assert_quiet, forget, keys
 from hgk import Adam, HGKClassifier, HGKRegressor, compose, two_layers
-from hgk.events import Chosen, ClassesJudged, GridChosen, Judged, Step, Watched, last, of_kind
+from hgk.events import Chosen, GridChosen, Judged, Step, Watched, honest_error, last, of_kind
 from hgk.insight import LearningRun, effect, kernel_trees, learning_curves, new_rows, pairs, verdict
 from hgk.insight.coverage import loo_interval
 from hgk.insight.fitted import kernels
@@ -196,7 +196,7 @@ def test_classes_are_told_by_the_share_that_is_wrong(binary):
     assert event.rows == 90
     X, y = load_breast_cancer(return_X_y=True)
     model = HGKClassifier(random_state=0).fit(X[:80, :4], y[:80])
-    chosen = last(model.history_, ClassesJudged)
+    _, chosen = honest_error(model.history_)
     lead = re.search(r'class="lead">(.*?)</p>', report(model))[1]
     assert lead.startswith(f"On rows set aside this model has {chosen.wrong:.1%} of the classes wrong, a mean")
     Y, t = torch.tensor([[1.0, -1, -1], [-1, 1, -1]]), torch.tensor([[0.1, 0.2, -1], [-0.5, -0.2, -0.9]])

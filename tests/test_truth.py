@@ -70,7 +70,8 @@ def test_one_category_with_three_probabilities():
     y = rng.random(600) < np.array([0.8, 0.5, 0.2])[c]
     X, new = pd.DataFrame({"c": np.array(list("abc"))[c]}), pd.DataFrame({"c": list("abc")})
     share = [y[c == k].mean() for k in range(3)]
-    np.testing.assert_allclose(HGKClassifier(random_state=0).fit(X, y).predict_proba(new)[:, 1], share, atol=0.03)
+    # slopes are those of the rows set aside, three in five here
+    np.testing.assert_allclose(HGKClassifier(random_state=0).fit(X, y).predict_proba(new)[:, 1], share, atol=0.05)
     np.testing.assert_allclose(HGKRegressor(random_state=0).fit(X, y.astype(float)).predict(new), share, atol=0.03)
     middle = HGKQuantileRegressor(quantiles=[0.1, 0.9], random_state=0).fit(X, 10.0 * c + rng.uniform(0, 1, 600))
     assert (np.abs(middle.predict(new) - [[10 * k + 0.1, 10 * k + 0.9] for k in range(3)]) < 0.3).all()
