@@ -1,6 +1,6 @@
 """How long a classifier's default fit takes, compared with the regressor's on the same rows.
 
-    python experiments/losses/seconds.py --data FOLDER --out experiments/losses/seconds.jsonl [--threads 2] [--device cuda]
+    python experiments/losses/seconds.py --data FOLDER --out experiments/losses/seconds.jsonl [--threads 2]
 
 7000 training rows of split 0 each, classes as numbers for the regressor; the fit alone, with nothing else running. One
 row per set and estimator is appended; what the file has is not done again.
