@@ -268,7 +268,7 @@ class LeastSquares(SmoothLoss):
 @storable
 @dataclass(frozen=True)
 class LeastSquaresOrLogistic(LeastSquares):
-    """Of classes, whichever gives rows that no gradient has seen the smaller log-loss; least squares, if not asked."""
+    """Of classes, whichever has the smaller log-loss on rows set aside; least squares, where nothing is compared."""
 
     name, tasks = "auto", ("classes",)  # type: ignore[assignment]
 

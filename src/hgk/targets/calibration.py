@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from hgk.logistic import log_probabilities
 from hgk.storable import expect, storable
 
 # Slopes beyond e^6 would claim more certainty than any number of rows can show.
@@ -79,8 +80,8 @@ class Calibration:
         log_q, log_rest = ((((1 + sign * t) / 2).clamp(self.least, 1 - self.least)).log() for sign in (1, -1))
         if t.shape[1] == 1:
             g = g + self.power * (log_q - log_rest) if self.least else g
-            return torch.cat([torch.nn.functional.logsigmoid(-g), torch.nn.functional.logsigmoid(g)], 1)
-        return torch.log_softmax(g + self.power * log_q if self.least else g, 1)
+            return log_probabilities(g)
+        return log_probabilities(g + self.power * log_q if self.least else g)
 
     def probabilities(self, t: np.ndarray) -> np.ndarray:
         return self.log(torch.from_numpy(t)).exp().numpy()

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from hgk.events import Chosen, Judged
-from hgk.kernels import HierarchicalKernel, MeanKernel
+from hgk.kernels import HierarchicalKernel, Kernel, MeanKernel
 from hgk.learners.default.judge import Judges, Verdict, held_out, judge_lams
 from hgk.learners.default.settings import Settings
 from hgk.machines import Rows, clipped_risk, train, wrong_classes
@@ -50,6 +50,12 @@ def mean_lam(trials: Sequence[Trial]) -> float:
 def learned_part(trials: Sequence[Trial]) -> float:
     """The share of the kernels that were learned for the labels in the mean of all: p k and c are as k and c / p."""
     return sum(trial.share for trial in trials if not trial.remainder) / sum(trial.share for trial in trials)
+
+
+def kernel_without(chosen: Sequence[Trial], place: int, n: int) -> Kernel:
+    """The mean, for n rows, of the kernels that were learned without the fold set aside at this place."""
+    kernels = [trial.kernels_for(n)[min(place, len(trial.kernels) - 1)] for trial in chosen]
+    return MeanKernel.of(kernels, [trial.share for trial in chosen])
 
 
 class Averages:
@@ -177,8 +183,7 @@ def optimism(chosen: Sequence[Trial], task: Task, judges: Judges, settings: Sett
     c = float(task.rows.weight.sum()) * mean_lam(chosen)
     for place, judge in enumerate(judges.values()):
         seen, out = task.rows[judge.machine[-settings.seen :]], task.rows[judge.out[: settings.seen]]
-        kernels = [t.kernels_for(len(judge.machine))[min(place, len(t.kernels) - 1)] for t in chosen]
-        kernel = MeanKernel.of(kernels, [t.share for t in chosen])
+        kernel = kernel_without(chosen, place, len(judge.machine))
         machine = train(kernel, seen, c / float(seen.weight.sum()))
         for i, (t, rows) in enumerate(((machine.leave_one_out(seen), seen), (machine(out.X), out))):
             t, Y = t.clamp(-task.clip, task.clip), rows.Y

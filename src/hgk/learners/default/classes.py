@@ -1,4 +1,4 @@
-"""Classes: least squares or the logistic loss, whichever gives rows that no gradient has seen the smaller log-loss.
+"""Classes: least squares or the logistic loss, whichever has the smaller log-loss on rows that no gradient has seen.
 
     c = nλ of the logistic loss     on the mean of the chosen kernels, by the judges' machines
     moved                           the same after steps of every kernel by logistic leave-one-out gradients, if better
@@ -22,7 +22,7 @@ from hgk.arrays import available_memory, device_of
 from hgk.criteria import LogisticLeaveOneOut
 from hgk.events import ClassesJudged, LossesCompared
 from hgk.kernels import HierarchicalKernel, Kernel
-from hgk.learners.default.average import PLAIN, Trial, learned_part, mean_lam
+from hgk.learners.default.average import PLAIN, Trial, kernel_without, learned_part, mean_lam
 from hgk.learners.default.effort import SPEED
 from hgk.learners.default.judge import held_out
 from hgk.logistic import log_losses, zero_or_one
@@ -53,10 +53,9 @@ FACTORS = 6
 
 @dataclass(frozen=True, eq=False)
 class LogisticPath:
-    """Values of the rows set aside at every c, and their losses, (c, rows)."""
+    """Losses of the rows set aside at every c, (c, rows)."""
 
     cs: list[float]
-    f: torch.Tensor
     losses: torch.Tensor
     weight: torch.Tensor
 
@@ -118,18 +117,20 @@ def choose_loss(fit: Fit, chosen: list[Trial], budget: Budget | None) -> Classes
     None where the labels are no classes, for another loss, and for least squares with too few rows set aside, or where
     (λ, γ) of the plain kernel will be chosen anew: then the map is fitted to leave-one-out values when it is needed.
     """
-    forced, problem = is_logistic(fit), fit.wanted.problem
+    forced, problem, rows = is_logistic(fit), fit.wanted.problem, fit.task.rows[held_out(fit.judges)]
     if not (forced or isinstance(problem, Squares)) or not (fit.exact and fit.wanted.target.classes):
         return None
-    rows = fit.task.rows[held_out(fit.judges)]
-    few = rows.given < FEWEST_COMPARED
-    if (few and not forced) or (forced and not room_for(fit, budget)):
-        return None  # a path of the loss takes as much time as there is
-    alone = len(fit.task.lams) == 1 or not isinstance(problem, Either)
-    alone = alone or not room_for(fit, budget) or fit.progress.cut()
-    options = [] if forced else values_of(fit, chosen, [None], False)
-    if forced or not alone:
-        options += logistic_options(fit, chosen, budget)
+    room = room_for(fit, budget)
+    if forced:
+        if not room:
+            return None  # a path of the loss takes as much time as there is
+        options = logistic_options(fit, chosen, budget)
+    elif rows.given < FEWEST_COMPARED:
+        return None
+    else:
+        options = values_of(fit, chosen, [None], False)
+        if isinstance(problem, Either) and len(fit.task.lams) > 1 and room and not fit.progress.cut():
+            options += logistic_options(fit, chosen, budget)
     judged = [crossed(option, rows) for option in options]
     best = 0 if len(options) == 1 else compared(fit, options, [losses for losses, _ in judged], rows)
     if options[best].c is None and [trial.name for trial in chosen] == [PLAIN]:
@@ -187,28 +188,22 @@ def room_for(fit: Fit, budget: Budget | None) -> bool:
 # -------------------------------------------------------------------------------------------------------- judging
 
 
-def kernel_of(fit: Fit, chosen: Sequence[Trial], place: int, n: int) -> Kernel:
-    """The mean of the kernels that were learned without the fold, for n rows."""
-    kernels = [(trial.kernels_for(n)[min(place, len(trial.kernels) - 1)], trial.share) for trial in chosen]
-    return mean_kernel(kernels)
-
-
 def path(fit: Fit, chosen: Sequence[Trial], given: Sequence[float] = ()) -> LogisticPath:
     """Machines of the judges at falling c, then at twice and half the best; or at those given."""
     task, judges = fit.task, list(fit.judges.values())
     known = [
-        JudgedPath(kernel_of(fit, chosen, place, len(judge.machine)), task.rows[judge.machine], task.rows[judge.out])
+        JudgedPath(kernel_without(chosen, place, len(judge.machine)), task.rows[judge.machine], task.rows[judge.out])
         for place, judge in enumerate(judges)
     ]
     rows = task.rows[held_out(fit.judges)]
     y, weight = zero_or_one(rows.Y), rows.weight / rows.weight.sum()
-    cs, values, risks = list[float](), list[torch.Tensor](), list[float]()
+    cs, losses, risks = list[float](), list[torch.Tensor](), list[float]()
     first = FIRST_C * float(rows.weight.sum()) / rows.given
 
     def tried(c: float) -> None:
-        values.append(torch.cat([one.at(c) for one in known]))
+        losses.append(log_losses(torch.cat([one.at(c) for one in known]), y))
         cs.append(c)
-        risks.append(float(log_losses(values[-1], y) @ weight))
+        risks.append(float(losses[-1] @ weight))
 
     for c in given or [first / 4**k for k in range(MOST_C)]:
         tried(c)
@@ -218,8 +213,7 @@ def path(fit: Fit, chosen: Sequence[Trial], given: Sequence[float] = ()) -> Logi
         best = cs[first_of_the_best(risks)]
         for c in (2 * best, best / 2):
             tried(c)
-    f = torch.stack(values)
-    return LogisticPath(cs, f, torch.stack([log_losses(at, y) for at in f]), weight)
+    return LogisticPath(cs, torch.stack(losses), weight)
 
 
 def first_of_the_best(risks: Sequence[float]) -> int:
@@ -263,13 +257,10 @@ def first_half(rows: Rows) -> torch.Tensor:
 
 
 def crossed(option: ClassesChoice, rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-losses, and squared errors of 2p - 1, where each half has the slopes of the other; of few rows, their own."""
+    """Log-losses, and squared errors of 2p - 1, where each half has the slopes of the other."""
     share = first_half(rows)
-    parts = (
-        [(share, 1 - share), (1 - share, share)] if rows.given >= FEWEST_COMPARED else [(torch.ones_like(share),) * 2]
-    )
     losses, squares = torch.zeros_like(share), torch.zeros_like(share)
-    for mine, other in parts:
+    for mine, other in ((share, 1 - share), (1 - share, share)):
         index = other.nonzero()[:, 0]
         target = calibrated(option.target, option.t[index], rows.portion(index, (other * rows.weight)[index]))
         log = log_of(target, option.t)
@@ -336,7 +327,7 @@ def values_of(fit: Fit, chosen: list[Trial], cs: Sequence[float | None], moved: 
     for place, (fold, judge) in enumerate(fit.judges.items()):
         index, weight = task.part(fold)
         rest = task.whole.portion(index, weight)
-        kernel = kernel_of(fit, chosen, place, len(task.training_part(fold)))
+        kernel = kernel_without(chosen, place, len(task.training_part(fold)))
         c_of_squares = mean_lam(chosen) * float(task.rows.weight.sum())
         for values, alpha, machine in zip(t, alphas, machines_of(kernel, rest, cs, c_of_squares), strict=True):
             alpha[index] += machine.alpha / len(fit.judges)

@@ -275,7 +275,7 @@ class Fit:
         rows, n, part = self.task.rows, len(self.task.rows), learned_part(chosen)
         learned = [(t, kernel) for t in chosen if t.name != PLAIN and not t.remainder for kernel in t.kernels]
         rate = self.settings.rates[2]
-        criterion = classes.criterion if classes is not None else None
+        criterion, c = (None, None) if classes is None or not classes.moved else (classes.criterion, classes.c)
         settings = Adam(
             effort.last_steps,
             min(n, effort.last_batch),
@@ -291,7 +291,7 @@ class Fit:
                 rows,
                 child,
                 self.progress.of(candidate=trial.name),
-                lam=trial.lam / part * n / settings.batch if criterion is None else classes.c / part / weight,  # type: ignore
+                lam=(trial.lam * float(rows.weight.sum()) if c is None else c) / part / weight,
             )
             for (trial, kernel), child in zip(learned, self.rng.spawn(len(learned)), strict=True)
         ]
