@@ -131,7 +131,7 @@ class Model:
         """f at rows of features, clipped: one column per output of the machine."""
         device, clip = device_of(self.device), self.machine.clip
         with on_device(len(features), device):
-            machine = self.machine.to(device)
+            machine = self.machine if device == AT_REST else self.machine.to(device)
             parts = (features[block].to(device) for block in blocks(len(features), PREDICTED))
             return torch.cat([machine(part).clamp(-clip, clip).to(AT_REST) for part in parts])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
@@ -17,3 +18,9 @@ def compiled_once(**options: Any) -> Callable[[Callable], Any]:
             return numba.njit(**options)(function)
 
     return compile_it
+
+
+def kept_on_disk(function: Any) -> bool:
+    """Whether another process seems to have left the machine code of such a function."""
+    folder, name = function.stats.cache_path, function.py_func.__qualname__
+    return folder is not None and any(Path(folder).glob(f"*.{name}-*.nbi"))

@@ -148,12 +148,16 @@ class HierarchicalKernel(Kernel):
     def _sweep(
         self, X: torch.Tensor, Z: torch.Tensor | None, whole: bool = False, often: bool = False
     ) -> Sweep | LoopSweep | compiled.FusedSweep:
-        """The formulas on these rows; ``whole`` if a matrix of all pairs will come of them."""
+        """The formulas on these rows; ``whole`` if a matrix of all pairs will come of them.
+
+        Rows in single precision are a licence to round: where they are many, the compiled loops take them.
+        """
         if whole:
             require_memory(len(X), len(X if Z is None else Z), 1, X.dtype, "A kernel matrix", X.device)
         if compiled.suits(self.architecture, X):
             return compiled.sweep(self.architecture, self.W, self.gamma, X, Z)
-        if often and processor.suits(self.architecture, X):
+        wanted = often or len(X if Z is None else Z) >= processor.WORTH_LOADING
+        if wanted and processor.suits(self.architecture, X):
             return LoopSweep(self, X, Z)
         return Sweep(self, X, Z)
 

@@ -10,17 +10,24 @@ mean        the mean of machines that have a kernel each
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
 
 from hgk.kernels import HierarchicalKernel, Kernel
+from hgk.kernels.sweeps import processor
 from hgk.machines.rows import Rows
 from hgk.storable import expect, real
 
+# Rows from which predictions are computed in single precision, rows at which its rounding is measured, and how large
+# that may be: in the unit of labels, and as a share of the noise.
+SINGLE_FROM, ROUNDED = 1000, 32
+LARGEST_ROUNDING, SHARE_OF_NOISE = 1e-4, 0.03
 # From rows x to f^(-i)(x), (outputs, x, i).
 Elsewhere = Callable[[torch.Tensor], torch.Tensor]
 # A share of f, and the kernel, rows and coefficients that it sums over.
@@ -78,7 +85,26 @@ class Machine(ABC):
         return [(share, kernel, self.X, self.alpha) for share, kernel in self.kernel.terms]
 
     def __call__(self, X: torch.Tensor) -> torch.Tensor:
-        return self.kernel.multiply(X, self.X, self.alpha)
+        # until the loops have been compiled nobody waits for them
+        wanted = X.device.type == "cpu" and len(self.X) >= SINGLE_FROM and processor.at_hand()
+        if not wanted or self.in_single is None:
+            return self.kernel.multiply(X, self.X, self.alpha)
+        return self.kernel.multiply(X.float(), *self.in_single).to(X)
+
+    @cached_property
+    def in_single(self) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Rows and coefficients in single precision, where the compiled loops predict as well from them.
+
+        That is where rounding, measured at some of the rows, is a small part of the noise that the machine assumes,
+        whose standard deviation is √(nλ) for a function of variance 1, and hardly shows among labels in [-1, 1].
+        """
+        if not all(processor.takes(kernel.architecture) for _, kernel in self.kernel.terms):
+            return None
+        X, alpha, some = self.X.float(), self.alpha.float(), self.X[:: max(1, len(self.X) // ROUNDED)]
+        difference = self.kernel.multiply(some.float(), X, alpha) - self.kernel.multiply(some, self.X, self.alpha)
+        noise = math.sqrt(len(self.X) * min(self.lams))
+        good = float(difference.pow(2).mean().sqrt()) <= min(LARGEST_ROUNDING, SHARE_OF_NOISE * noise)
+        return (X, alpha) if good else None
 
     def similarities(self, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """α_j k(x_j, x), (x, outputs, j), which sum to f(x), and k(x_j, x), (x, j), for all rows j of the machine."""

@@ -94,16 +94,20 @@ def move(
 class Watch:
     """The error of a machine on one fixed batch on rows that no gradient has seen, check by check."""
 
-    def __init__(self, batch: Rows, rows: Rows, clip: float):
-        self.batch, self.rows, self.clip = batch, rows, clip
+    def __init__(self, batch: Rows, rows: Rows, clip: float, often: bool = False):
+        self.batch, self.rows, self.clip, self.often = batch, rows, clip, often
         self.checks: list[tuple[torch.Tensor, Weights]] = []
 
     def __call__(self, kernel: HierarchicalKernel, W: Weights, lam: float) -> float:
         X, s = self.batch.X.float(), self.batch.weight
         kernel = kernel.with_weights(W)
-        L, _ = cholesky(batch_sweep(kernel, X).matrix(), float(s.sum()) * lam / s, rounded=True)
+        L, _ = cholesky(batch_sweep(kernel, X, often=self.often).matrix(), float(s.sum()) * lam / s, rounded=True)
         alpha = torch.cholesky_solve(self.batch.Y, L)
-        t = kernel.multiply(self.rows.X.float(), X, alpha.float()).double().clamp(-self.clip, self.clip)
+        t = (
+            kernel.multiply(self.rows.X.float(), X, alpha.float(), often=self.often)
+            .double()
+            .clamp(-self.clip, self.clip)
+        )
         self.checks.append((((t - self.rows.Y) ** 2).sum(1), W))
         return self.risk(self.checks[-1][0])
 
@@ -132,7 +136,7 @@ class AdamRun:
         self.settings, self.kernel, self.rows = settings, kernel, rows = asked.settings, asked.kernel, asked.rows
         self.rng, self.progress, self.often = asked.rng, asked.progress, asked.often
         self.criterion = settings.criterion or LeaveOneOut(single=True)
-        self.watch = None if asked.watched is None else Watch(self._batch(), asked.watched, asked.clip)
+        self.watch = None if asked.watched is None else Watch(self._batch(), asked.watched, asked.clip, asked.often)
         self.values: list[float] = []
         self.depth = kernel.architecture.depth
         logs, self.live = logarithms(kernel.W[: self.depth], kernel.architecture.free()[: self.depth])

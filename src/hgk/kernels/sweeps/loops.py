@@ -1,22 +1,26 @@
 """Compiled loops over the pairs of a row x and many rows z, in single precision; numba is imported with this module.
 
-Rows come as columns x rows, with the columns of mapped nodes, x A_i, below the others. With E_i = -S_i log₂e for node
-i, and exponentials that are powers of two:
+Rows come as columns x rows, with the columns of mapped nodes, y = √(log₂e) x A_i, below the others. With
+E_i = -S_i log₂e for node i, and exponentials that are powers of two:
 
-    products    S_i = Σ_k u_k (y_k - y'_k)²         E_i = Σ_k l_k y'_k - a - a',   l_k = 2 log₂e u_k y_k,
-                                                    a = log₂e Σ_k u_k y_k²
-    distances   S_i = Σ_j v_ij² |x_j - x'_j|        four nodes at a time, which share the distances
+    maps        E_i = -Σ_k (y_k - y'_k)²
+    squares     E_i = Σ_j u_ij (x_j - x'_j)²,     u_ij = -v_ij² log₂e      four nodes at a time, which share the
+    distances   E_i = Σ_j u_ij |x_j - x'_j|                                differences
     top         T = -S log₂e = Σ_i e_i (2^E_i - 1),     e_i = 2 log₂e w_i²
 
-and backwards over the pairs r < c of one batch of rows, with N_i as in :mod:`hgk.kernels.hierarchical`:
+Differences round in proportion to themselves. ‖y‖² + ‖y'‖² - 2⟨y, y'⟩ would take as long, and cancel where a kernel is
+narrow: its exponents err by 10⁻⁷ ‖y‖², and with a small λ predictions by some per cent.
+
+Backwards over the pairs r < c of one batch of rows, with N_i as in :mod:`hgk.kernels.hierarchical`:
 
     edges       Σ N (1 - k_i)
-    products    Σ N_i (x_j - x'_j)(x_k - x'_k) = Σ_a ρ_a x_aj x_ak - Σ_r (x_rj M_rk + x_rk M_rj),
+    maps        Σ N_i (x_j - x'_j)(x_k - x'_k) = Σ_a ρ_a x_aj x_ak - Σ_r (x_rj M_rk + x_rk M_rj),
                 M_rk = Σ_{c > r} N_i x_ck, and ρ_a the sum of N_i over the pairs of row a
-    distances   Σ N_i |x_j - x'_j|
+    the others  Σ N_i (x_j - x'_j)²,   Σ N_i |x_j - x'_j|
 
-The innermost loop is always over a contiguous run of rows z, so that the compiler vectorises it; a block of them stays
-in cache while all rows x pass.
+Functions take rows as ``with_maps`` gives them, (mapped nodes, columns of each) as ``maps``, and (columns, first, u) of
+the nodes that are ``squares`` and ``distances``. The innermost loop is always over a contiguous run of rows z, so that
+the compiler vectorises it; a block of them stays in cache while all rows x pass.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ _BLOCK = 512
 # Without these, additions may not be rearranged, which the rounding in ``_exp2`` rests on.
 _FUSED = {"contract"}
 _ONE, _ZERO, _LEAST = np.float32(1.0), np.float32(0.0), np.float32(-126.0)
-_LOG2E, _TWICE = np.float32(1 / np.log(2)), np.float32(2 / np.log(2))
+_LOG2E, _ROOT = np.float32(1 / np.log(2)), np.float32(np.sqrt(1 / np.log(2)))
 # 1.5 · 2²³: adding it rounds to whole numbers, which are then the last bits.
 _ROUNDING = np.float32(12582912.0)
 # 2^r on [-½, ½] as a polynomial, relative error 2e-7.
@@ -63,8 +67,8 @@ def _exp2(t):
 
 
 @compiled_once(nogil=True, fastmath=_FUSED)
-def _with_maps(rows, used, v, P, Q):
-    """Columns x rows, and below them x A_i = u + (u P) Qᵀ, u = x diag(v), of every mapped node."""
+def with_maps(rows, used, v, P, Q):
+    """Columns x rows, and below them √(log₂e) x A_i = u + (u P) Qᵀ, u = √(log₂e) x diag(v), of every mapped node."""
     d, n = rows.shape
     p, rank = len(used), P.shape[2]
     Y, H = np.empty((d + len(v) * p, n), np.float32), np.empty((rank, n), np.float32)
@@ -72,9 +76,9 @@ def _with_maps(rows, used, v, P, Q):
     for i in range(len(v)):
         H[:] = _ZERO
         for k in range(p):
-            x, below = rows[used[k]], Y[d + i * p + k]
+            x, below, weight = rows[used[k]], Y[d + i * p + k], _ROOT * v[i, k]
             for c in range(n):
-                below[c] = v[i, k] * x[c]
+                below[c] = weight * x[c]
             for r in range(rank):
                 h, weight = H[r], P[i, k, r]
                 for c in range(n):
@@ -88,77 +92,73 @@ def _with_maps(rows, used, v, P, Q):
     return Y
 
 
-@compiled_once(nogil=True, fastmath=_FUSED)
-def _squares(Y, places, first, u):
-    """log₂e Σ_k u_k y_k² of every node that is a sum of squares, nodes x rows."""
-    squares = np.zeros((len(first) - 1, Y.shape[1]), np.float32)
-    for i in range(len(squares)):
-        out = squares[i]
-        for k in range(first[i], first[i + 1]):
-            y, weight = Y[places[k]], _LOG2E * u[k]
-            for c in range(len(out)):
-                out[c] += weight * y[c] * y[c]
-    return squares
+@compiled_once(nogil=True)
+def _nodes(maps, squares, distances):
+    """Nodes, with those that fill groups of four."""
+    return 4 * (len(squares[1]) - 1) + maps[0] + 4 * (len(distances[1]) - 1)
 
 
 @compiled_once(nogil=True, fastmath=_FUSED)
-def _lefts(Y, places, u, r, left):
-    """2 log₂e u_k y_k of one row."""
-    for k in range(len(places)):
-        left[k] = _TWICE * u[k] * Y[places[k], r]
-
-
-@compiled_once(nogil=True, fastmath=_FUSED)
-def _products(left, own, r, places, first, Y, squares, start, width, E):
-    """E_i of the nodes that are squared distances; ``places`` are the rows of Y that node i takes."""
-    for i in range(len(first) - 1):
-        e, b, a = E[i], squares[i, start : start + width], own[i, r]
+def _maps(own, r, d, p, Y, start, width, E):
+    """E_i of the mapped nodes, whose p columns each lie below the d columns of the rows."""
+    for i in range(len(E)):
+        e, k, end = E[i], d + i * p, d + (i + 1) * p
         for c in range(width):
-            e[c] = -a - b[c]
-        k, end = first[i], first[i + 1]
+            e[c] = _ZERO
         while k + 4 <= end:
-            l0, l1, l2, l3 = left[k], left[k + 1], left[k + 2], left[k + 3]
-            y0, y1 = Y[places[k], start : start + width], Y[places[k + 1], start : start + width]
-            y2, y3 = Y[places[k + 2], start : start + width], Y[places[k + 3], start : start + width]
+            x0, x1, x2, x3 = own[k, r], own[k + 1, r], own[k + 2, r], own[k + 3, r]
+            y0, y1 = Y[k, start : start + width], Y[k + 1, start : start + width]
+            y2, y3 = Y[k + 2, start : start + width], Y[k + 3, start : start + width]
             for c in range(width):
-                e[c] += l0 * y0[c] + l1 * y1[c] + l2 * y2[c] + l3 * y3[c]
+                d0, d1, d2, d3 = x0 - y0[c], x1 - y1[c], x2 - y2[c], x3 - y3[c]
+                e[c] -= d0 * d0 + d1 * d1 + d2 * d2 + d3 * d3
             k += 4
         while k < end:
-            l0, y0 = left[k], Y[places[k], start : start + width]
+            x0, y0 = own[k, r], Y[k, start : start + width]
             for c in range(width):
-                e[c] += l0 * y0[c]
+                d0 = x0 - y0[c]
+                e[c] -= d0 * d0
             k += 1
 
 
 @compiled_once(nogil=True, fastmath=_FUSED)
-def _distances(X, r, columns, V, Y, start, width, E):
-    """E_i of nodes that are sums of distances, in groups of four; V has -v² log₂e, groups x columns x 4."""
-    for g in range(len(V)):
+def _fours(squared, X, r, columns, first, U, Y, start, width, E):
+    """E_i of nodes that are sums over columns, four at a time; group g sees columns[first[g] : first[g + 1]]."""
+    for g in range(len(first) - 1):
         e0, e1, e2, e3 = E[4 * g], E[4 * g + 1], E[4 * g + 2], E[4 * g + 3]
         for c in range(width):
             e0[c] = e1[c] = e2[c] = e3[c] = _ZERO
-        k = 0
-        while k + 2 <= len(columns):
-            x0, y0 = X[columns[k], r], Y[columns[k], start : start + width]
-            x1, y1 = X[columns[k + 1], r], Y[columns[k + 1], start : start + width]
-            v0, v1, v2, v3 = V[g, k, 0], V[g, k, 1], V[g, k, 2], V[g, k, 3]
-            u0, u1, u2, u3 = V[g, k + 1, 0], V[g, k + 1, 1], V[g, k + 1, 2], V[g, k + 1, 3]
+        k, end = first[g], first[g + 1]
+        while k < end:
+            x0, y0, two = X[columns[k], r], Y[columns[k], start : start + width], k + 1 < end
+            v0, v1, v2, v3 = U[k, 0], U[k, 1], U[k, 2], U[k, 3]
+            if two:
+                x1, y1 = X[columns[k + 1], r], Y[columns[k + 1], start : start + width]
+                u0, u1, u2, u3 = U[k + 1, 0], U[k + 1, 1], U[k + 1, 2], U[k + 1, 3]
+            else:
+                x1, y1 = x0, y0
+                u0 = u1 = u2 = u3 = _ZERO
             for c in range(width):
-                d, h = abs(x0 - y0[c]), abs(x1 - y1[c])
+                d, h = x0 - y0[c], x1 - y1[c]
+                if squared:
+                    d, h = d * d, h * h
+                else:
+                    d, h = abs(d), abs(h)
                 e0[c] += v0 * d + u0 * h
                 e1[c] += v1 * d + u1 * h
                 e2[c] += v2 * d + u2 * h
                 e3[c] += v3 * d + u3 * h
             k += 2
-        if k < len(columns):
-            x0, y0 = X[columns[k], r], Y[columns[k], start : start + width]
-            v0, v1, v2, v3 = V[g, k, 0], V[g, k, 1], V[g, k, 2], V[g, k, 3]
-            for c in range(width):
-                d = abs(x0 - y0[c])
-                e0[c] += v0 * d
-                e1[c] += v1 * d
-                e2[c] += v2 * d
-                e3[c] += v3 * d
+
+
+@compiled_once(nogil=True, fastmath=_FUSED)
+def _exponents(X, r, maps, squares, distances, Y, start, width, E):
+    """E_i of all nodes: sums of squares, mapped nodes, sums of distances."""
+    mapped, p = maps
+    s, d = 4 * (len(squares[1]) - 1), X.shape[0] - mapped * p
+    _fours(True, X, r, squares[0], squares[1], squares[2], Y, start, width, E)
+    _maps(X, r, d, p, Y, start, width, E[s : s + mapped])
+    _fours(False, X, r, distances[0], distances[1], distances[2], Y, start, width, E[s + mapped :])
 
 
 @compiled_once(nogil=True, fastmath=_FUSED)
@@ -191,19 +191,14 @@ def _dot(k, alpha, width):
 
 
 @compiled_once(nogil=True, fastmath=_FUSED)
-def add_products(X, Z, used, v, P, Q, places, first, u, columns, V, edges, scale, alpha, t):
+def add_products(own, other, maps, squares, distances, edges, scale, alpha, t):
     """t += K α, K = 2^(scale T); α is outputs x rows z."""
-    own, other = _with_maps(X, used, v, P, Q), _with_maps(Z, used, v, P, Q)
-    a, b = _squares(own, places, first, u), _squares(other, places, first, u)
-    products, n = len(b), Z.shape[1]
-    E, T = np.empty((products + 4 * len(V), _BLOCK), np.float32), np.empty(_BLOCK, np.float32)
-    left = np.empty(len(places), np.float32)
+    n = other.shape[1]
+    E, T = np.empty((_nodes(maps, squares, distances), _BLOCK), np.float32), np.empty(_BLOCK, np.float32)
     for start in range(0, n, _BLOCK):
         width = min(_BLOCK, n - start)
-        for r in range(X.shape[1]):
-            _lefts(own, places, u, r, left)
-            _products(left, a, r, places, first, other, b, start, width, E)
-            _distances(own, r, columns, V, other, start, width, E[products:])
+        for r in range(own.shape[1]):
+            _exponents(own, r, maps, squares, distances, other, start, width, E)
             _top(E, edges, width, T)
             for c in range(width):
                 T[c] = _exp2(scale * T[c])
@@ -212,47 +207,41 @@ def add_products(X, Z, used, v, P, Q, places, first, u, columns, V, edges, scale
 
 
 @compiled_once(nogil=True, fastmath=_FUSED)
-def fill_exponents(X, Z, used, v, P, Q, places, first, u, columns, V, edges, offset, S):
-    """S for rows x and z; of a symmetric matrix, where the first row x is row ``offset`` >= 0 of z, beyond the
-    diagonal alone.
+def fill(own, other, maps, squares, distances, edges, scale, offset, out):
+    """S for rows x and z, or K = exp(-scale S) if ``scale`` > 0; of a symmetric matrix, where the first row x is row
+    ``offset`` >= 0 of z, beyond the diagonal alone.
     """
-    own, other = _with_maps(X, used, v, P, Q), _with_maps(Z, used, v, P, Q)
-    a, b = _squares(own, places, first, u), _squares(other, places, first, u)
-    products, n = len(b), Z.shape[1]
-    E, T = np.empty((products + 4 * len(V), _BLOCK), np.float32), np.empty(_BLOCK, np.float32)
-    left = np.empty(len(places), np.float32)
+    n = other.shape[1]
+    E, T = np.empty((_nodes(maps, squares, distances), _BLOCK), np.float32), np.empty(_BLOCK, np.float32)
     for start in range(0, n, _BLOCK):
         stop = min(start + _BLOCK, n)
-        for r in range(X.shape[1]):
+        for r in range(own.shape[1]):
             begin = start if offset < 0 else max(start, offset + r + 1)
             if begin >= stop:
                 continue
             width = stop - begin
-            _lefts(own, places, u, r, left)
-            _products(left, a, r, places, first, other, b, begin, width, E)
-            _distances(own, r, columns, V, other, begin, width, E[products:])
+            _exponents(own, r, maps, squares, distances, other, begin, width, E)
             _top(E, edges, width, T)
-            out = S[r, begin:stop]
-            for c in range(width):
-                out[c] = -T[c] / _LOG2E
+            row = out[r, begin:stop]
+            if scale > _ZERO:
+                for c in range(width):
+                    row[c] = _exp2(scale * T[c])
+            else:
+                for c in range(width):
+                    row[c] = -T[c] / _LOG2E
 
 
 # ------------------------------------------------------------------------------------------------ a batch of rows
 
 
 @compiled_once(nogil=True, fastmath=_FUSED)
-def fill_batch(X, used, v, P, Q, places, first, u, columns, V, edges, scale, K, kernels):
+def fill_batch(Y, maps, squares, distances, edges, scale, K, kernels):
     """K beyond the diagonal, and k_i of all nodes: of row r, after those of the rows before, nodes x its pairs."""
-    Y = _with_maps(X, used, v, P, Q)
-    squares, n = _squares(Y, places, first, u), X.shape[1]
-    products, at = len(squares), 0
-    E, T = np.empty((products + 4 * len(V), n), np.float32), np.empty(n, np.float32)
-    left = np.empty(len(places), np.float32)
+    n, at = Y.shape[1], 0
+    E, T = np.empty((_nodes(maps, squares, distances), n), np.float32), np.empty(n, np.float32)
     for r in range(n - 1):
         width = n - 1 - r
-        _lefts(Y, places, u, r, left)
-        _products(left, squares, r, places, first, Y, squares, r + 1, width, E)
-        _distances(Y, r, columns, V, Y, r + 1, width, E[products:])
+        _exponents(Y, r, maps, squares, distances, Y, r + 1, width, E)
         _top(E, edges, width, T)
         for i in range(len(edges)):
             kernels[at : at + width] = E[i, :width]
@@ -282,15 +271,30 @@ def _four_dots(a, y0, y1, y2, y3, width):
 
 
 @compiled_once(nogil=True, fastmath=True)
-def _four_distances(x, y, a0, a1, a2, a3, width):
+def _four_sums(squared, x, y, a0, a1, a2, a3, width):
     s0, s1, s2, s3 = _ZERO, _ZERO, _ZERO, _ZERO
     for c in range(width):
-        d = abs(x - y[c])
+        d = x - y[c]
+        d = d * d if squared else abs(d)
         s0 += a0[c] * d
         s1 += a1[c] * d
         s2 += a2[c] * d
         s3 += a3[c] * d
     return s0, s1, s2, s3
+
+
+@compiled_once(nogil=True, fastmath=_FUSED)
+def _add_sums(squared, X, r, columns, first, below, width, sums):
+    """Σ N_i δ of nodes that are sums over columns, from their N at the pairs of row r; ``sums`` are columns x 4."""
+    for g in range(len(first) - 1):
+        a0, a1, a2, a3 = below[4 * g], below[4 * g + 1], below[4 * g + 2], below[4 * g + 3]
+        for k in range(first[g], first[g + 1]):
+            x, y = X[columns[k], r], X[columns[k], r + 1 :]
+            s0, s1, s2, s3 = _four_sums(squared, x, y, a0, a1, a2, a3, width)
+            sums[k, 0] += s0
+            sums[k, 1] += s1
+            sums[k, 2] += s2
+            sums[k, 3] += s3
 
 
 @compiled_once(nogil=True, fastmath=_FUSED)
@@ -311,13 +315,14 @@ def _moments(X, raw, r, mine, width, rho, M):
 
 
 @compiled_once(nogil=True, fastmath=_FUSED)
-def add_slopes(X, raw, first, columns, groups, edges, N, kernels, inner, rho, M, sums):
-    """The sums above, from N beyond the diagonal; ``edges`` are 2 w², and ``raw`` the columns of the products' nodes.
+def add_slopes(X, used, maps, squares, distances, edges, N, kernels, inner, rho, M, by_square, by_distance):
+    """The sums above, from N beyond the diagonal; ``edges`` are 2 w².
 
-    inner: nodes; rho: nodes that are products x rows; M: columns of these x rows; sums: groups x columns x 4.
+    inner: nodes; rho: mapped nodes x rows; M: mapped nodes x columns x rows; the others: columns x 4.
     """
-    n, nodes, products, at = X.shape[1], max(1, len(edges)), len(first) - 1, 0
-    below = np.zeros((products + 4 * groups, n), np.float32)
+    n, nodes, at = X.shape[1], max(1, len(edges)), 0
+    s, mapped = 4 * (len(squares[1]) - 1), maps[0]
+    below = np.zeros((_nodes(maps, squares, distances), n), np.float32)
     for r in range(n - 1):
         width, above = n - 1 - r, N[r, r + 1 :]
         total = _sum(above, width)
@@ -332,15 +337,7 @@ def add_slopes(X, raw, first, columns, groups, edges, N, kernels, inner, rho, M,
             inner[i] += total - _dot(above, k, width)
             for c in range(width):
                 out[c] = w * above[c] * k[c]
-        for i in range(products):
-            _moments(X, raw[first[i] : first[i + 1]], r, below[i], width, rho[i], M[first[i] : first[i + 1]])
-        for g in range(groups):
-            a0, a1 = below[products + 4 * g], below[products + 4 * g + 1]
-            a2, a3 = below[products + 4 * g + 2], below[products + 4 * g + 3]
-            for k in range(len(columns)):
-                x, y = X[columns[k], r], X[columns[k], r + 1 :]
-                s0, s1, s2, s3 = _four_distances(x, y, a0, a1, a2, a3, width)
-                sums[g, k, 0] += s0
-                sums[g, k, 1] += s1
-                sums[g, k, 2] += s2
-                sums[g, k, 3] += s3
+        _add_sums(True, X, r, squares[0], squares[1], below, width, by_square)
+        for i in range(mapped):
+            _moments(X, used, r, below[s + i], width, rho[i], M[i])
+        _add_sums(False, X, r, distances[0], distances[1], below[s + mapped :], width, by_distance)

@@ -6,14 +6,17 @@ for :mod:`hgk.kernels.sweeps.loops`. Products differ from those in double precis
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from hgk.arrays import Buffers, blocks
+from hgk.arrays.compiling import kept_on_disk
 from hgk.executor import Threads
 from hgk.kernels.architecture import Architecture
 from hgk.kernels.nodes.base import LOG2E, Weights
@@ -23,64 +26,142 @@ from hgk.kernels.sweeps import compiled
 if TYPE_CHECKING:
     from hgk.kernels.hierarchical import HierarchicalKernel
 
-# Pairs that are worth a thread.
+# Pairs that are worth a thread, and rows at a time.
 WORTH_A_THREAD = 2**18
+ROWS = 256
 # The maps of a tree without mapped nodes.
 EMPTY = np.zeros((0, 1, 1), np.float32)
 
 
-def suits(architecture: Architecture, X: torch.Tensor) -> bool:
-    """Whether the loops take this tree on these rows."""
+# Rows z from which the loops are taken unasked: with fewer, it takes longer to load them than to do without.
+WORTH_LOADING = 1000
+
+
+def takes(architecture: Architecture) -> bool:
+    """Whether the loops take this tree."""
     twins = [members.kind.twin for members in architecture.members]
     known = all(twin is not None and twin.q in (1.0, 2.0) for twin in twins)
-    known = known and sum(twin.mapped for twin in twins if twin) <= 1
-    return known and architecture.depth <= 2 and X.dtype == torch.float32 and X.device.type == "cpu"
+    return known and sum(twin.mapped for twin in twins if twin) <= 1 and architecture.depth <= 2
+
+
+def suits(architecture: Architecture, X: torch.Tensor) -> bool:
+    """The same on these rows."""
+    return X.dtype == torch.float32 and X.device.type == "cpu" and takes(architecture)
+
+
+_compiling = threading.Lock()
+_begun: list[threading.Thread] = []
+
+
+def at_hand() -> bool:
+    """Whether products can begin: the loops are compiled, or kept on disk from another time.
+
+    If not, a thread compiles them, which takes some seconds, and products take the plain sweep until it has ended.
+    """
+    from hgk.kernels.sweeps import loops
+
+    with _compiling:
+        if loops.add_products.signatures or kept_on_disk(loops.add_products):
+            return True
+        if not _begun:
+            _begun.append(threading.Thread(target=_compile_products, name="hgk-compiles"))
+            _begun[0].start()
+        return False
+
+
+def _compile_products() -> None:
+    from hgk.kernels.architecture import two_layers
+    from hgk.kernels.hierarchical import HierarchicalKernel
+
+    X = torch.zeros(1, 1)
+    LoopSweep(HierarchicalKernel.of(two_layers(1, 1), [[1.0]], [1.0]), X, X).multiply(X)
+
+
+@dataclass(frozen=True)
+class Fours:
+    """Nodes that are sums over columns, four at a time, and for each group the columns that one of its nodes sees."""
+
+    nodes: list[int]
+    columns: np.ndarray
+    first: np.ndarray
+
+    @classmethod
+    def of(cls, architecture: Architecture, nodes: list[int]) -> Fours:
+        sets = architecture.coordinates
+        groups = [sorted({j for i in nodes[g : g + 4] for j in sets[i]}) for g in range(0, len(nodes), 4)]
+        columns = np.array([j for group in groups for j in group], dtype=np.int64)
+        return cls(nodes, columns, np.cumsum([0, *map(len, groups)]))
+
+    @property
+    def width(self) -> int:
+        """Nodes, and those of weight 0 that fill the last group."""
+        return 4 * (len(self.first) - 1)
+
+    @cached_property
+    def places(self) -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
+        """The places in W[0] of their weights, and in arrays of columns x 4."""
+        at, group = range(len(self.columns)), np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
+        pairs = [(self.nodes[4 * g + k], j, c, k) for c, g, j in zip(at, group, self.columns.tolist(), strict=True)
+                 for k in range(4) if 4 * g + k < len(self.nodes)]  # fmt: skip
+        i, j, c, k = (
+            torch.tensor(part, dtype=torch.int64) for part in (zip(*pairs, strict=True) if pairs else [()] * 4)
+        )
+        return (i, j), (c, k)
+
+    def weights_of(self, V: torch.Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The columns, where those of a group begin, and -v² log₂e, columns x 4."""
+        ours, theirs = self.places
+        U = torch.zeros(len(self.columns), 4)
+        U[theirs] = (-LOG2E * V[ours] ** 2).float()
+        return self.columns, self.first, U.numpy()
+
+    def add_slopes(self, grad: torch.Tensor, V: torch.Tensor, sums: np.ndarray) -> None:
+        """∂J/∂v_ij = -2 v_ij Σ N_i δ."""
+        ours, theirs = self.places
+        grad[ours] -= 2 * V[ours] * torch.from_numpy(sums)[theirs]
 
 
 class LoopLayout:
-    """Where a tree's nodes and columns lie: smooth nodes, then mapped ones, then rough ones."""
+    """Where a tree's nodes and columns lie: nodes that are sums of squares, mapped ones, sums of distances."""
 
     def __init__(self, architecture: Architecture):
-        sets, twins = architecture.coordinates, [kind.twin for kind in architecture.kinds]
+        twins = [kind.twin for kind in architecture.kinds]
         self.flat = architecture.depth == 1
-        self.smooth = [i for i, twin in enumerate(twins) if twin and twin.q == 2 and not twin.mapped]
-        self.rough = [i for i, twin in enumerate(twins) if twin and twin.q == 1]
+        self.squares = Fours.of(architecture, [i for i, t in enumerate(twins) if t and t.q == 2 and not t.mapped])
+        self.distances = Fours.of(architecture, [i for i, t in enumerate(twins) if t and t.q == 1])
         self.mapping = compiled.mapped(architecture)
         self.mapped = self.mapping.nodes if self.mapping is not None else []
         self.used = np.array(self.mapping.used if self.mapping is not None else [], dtype=np.int64)
-        self.order = [*self.smooth, *self.mapped, *self.rough]
-        # which rows of the loops' Y a node takes: all columns come first, then those of the mapped nodes
-        d, p = architecture.d, len(self.used)
-        places = [list(sets[i]) for i in self.smooth]
-        places += [list(range(d + i * p, d + (i + 1) * p)) for i in range(len(self.mapped))]
-        self.places, self.first = _joined(places), np.cumsum([0, *map(len, places)])
-        self.raw = _joined([*places[: len(self.smooth)], *([*self.used] for _ in self.mapped)])  # before the maps
-        # the smooth nodes' weights, as places in W[0], in the order of ``places``
-        self.weights = np.array([i * d + j for i in self.smooth for j in sets[i]], dtype=np.int64)
-        self.columns = _joined([sorted({j for i in self.rough for j in sets[i]})])
-        self.groups = -(-len(self.rough) // 4)
+        first = self.squares.width, self.squares.width + len(self.mapped)
+        self.order = [*self.squares.nodes, *self.mapped, *self.distances.nodes]
+        self.places = [  # of these nodes among those of the loops
+            *range(len(self.squares.nodes)),
+            *range(*first),
+            *range(first[1], first[1] + len(self.distances.nodes)),
+        ]
+        self.nodes = first[1] + self.distances.width
 
-    def weights_of(self, W: Weights) -> tuple[np.ndarray, ...]:
-        """What the loops take, from ``used`` to ``edges``."""
-        V, further = W[0].numpy(), [EMPTY, EMPTY] if self.mapping is None else self.mapping.further(W)
+    def maps_of(self, W: Weights) -> tuple[np.ndarray, ...]:
+        """v, P and Q of the mapped nodes on the columns that they use."""
+        further = [EMPTY, EMPTY] if self.mapping is None else self.mapping.further(W)
         # in the order of their axes, as the loops were compiled for
-        v, P, Q = (
-            np.ascontiguousarray(w[:, self.used], dtype=np.float32) for w in (V[self.mapped], *map(np.asarray, further))
-        )
-        u = np.ones(len(self.places), np.float32)
-        u[: len(self.weights)] = V.reshape(-1)[self.weights] ** 2
-        rough = np.zeros((4 * self.groups, len(self.columns)), np.float32)
-        rough[: len(self.rough)] = -LOG2E * V[self.rough][:, self.columns] ** 2
-        groups = np.ascontiguousarray(rough.reshape(self.groups, 4, len(self.columns)).swapaxes(1, 2))
-        if self.flat:
-            return self.used, v, P, Q, self.places, self.first, u, self.columns, groups, np.zeros(0, np.float32)
-        edges = np.zeros(len(self.smooth) + len(self.mapped) + 4 * self.groups, np.float32)
-        edges[: len(self.order)] = 2 * LOG2E * W[1].numpy()[self.order] ** 2
-        return self.used, v, P, Q, self.places, self.first, u, self.columns, groups, edges
+        arrays = W[0].numpy()[self.mapped], *map(np.asarray, further)
+        return tuple(np.ascontiguousarray(w[:, self.used], dtype=np.float32) for w in arrays)
+
+    def weights_of(self, W: Weights) -> tuple:
+        """What the loops take, from ``maps`` to ``edges``."""
+        edges = np.zeros(0 if self.flat else self.nodes, np.float32)
+        if not self.flat:
+            edges[self.places] = 2 * LOG2E * W[1].numpy()[self.order] ** 2
+        maps = len(self.mapped), len(self.used)
+        return maps, self.squares.weights_of(W[0]), self.distances.weights_of(W[0]), edges
 
 
-def _joined(parts: list[list[int]]) -> np.ndarray:
-    return np.array([place for part in parts for place in part], dtype=np.int64)
+def with_maps(rows: torch.Tensor, used: np.ndarray, maps: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Columns x rows, with the columns of mapped nodes below."""
+    from hgk.kernels.sweeps import loops  # numba is loaded when first needed
+
+    return loops.with_maps(_columns(rows), used, *maps)
 
 
 @lru_cache(maxsize=64)
@@ -92,51 +173,63 @@ class LoopSweep:
     """One kernel on one pair of row sets."""
 
     def __init__(self, kernel: HierarchicalKernel, X: torch.Tensor, Z: torch.Tensor | None = None):
-        layout = loop_layout(kernel.architecture)
-        self.gamma, self.symmetric = kernel.gamma, Z is None
-        centre = (X if Z is None else Z).mean(0)
-        self.X = X - centre
-        self.Z = self.X if Z is None else Z - centre
-        self.weights = layout.weights_of(kernel.W)
+        self.layout, self.gamma, self.symmetric = loop_layout(kernel.architecture), kernel.gamma, Z is None
+        self.centre = (X if Z is None else Z).mean(0)
+        self.X = X
+        self.maps, self.weights = self.layout.maps_of(kernel.W), self.layout.weights_of(kernel.W)
+        self.other = self._mapped(X if Z is None else Z)
+
+    def _mapped(self, rows: torch.Tensor) -> np.ndarray:
+        """Rows as the loops take them: centred, and below their columns those of the mapped nodes."""
+        return with_maps(rows - self.centre, self.layout.used, self.maps)
 
     def multiply(self, alpha: torch.Tensor) -> torch.Tensor:
         """K alpha, block by block."""
-        from hgk.kernels.sweeps import loops  # numba is loaded when first needed
+        from hgk.kernels.sweeps import loops
 
-        Z, weights = _columns(self.Z), alpha.to(self.Z.dtype).T.contiguous().numpy()
+        weights = alpha.to(self.X.dtype).T.contiguous().numpy()
         t, scale = np.zeros((len(self.X), len(weights))), np.float32(self.gamma**-2)
 
         def fill(rows: slice) -> None:
-            loops.add_products(_columns(self.X[rows]), Z, *self.weights, scale, weights, t[rows])
+            loops.add_products(self._mapped(self.X[rows]), self.other, *self.weights, scale, weights, t[rows])
 
         self._share(fill)
         return torch.from_numpy(t).to(self.X)
 
     def exponent(self) -> torch.Tensor:
         """S over all pairs."""
-        from hgk.kernels.sweeps import loops
-
-        Z, S = _columns(self.Z), self.X.new_zeros(len(self.X), len(self.Z))
-
-        def fill(rows: slice) -> None:
-            offset = rows.start if self.symmetric else -1
-            loops.fill_exponents(_columns(self.X[rows]), Z, *self.weights, offset, S[rows].numpy())
-
-        self._share(fill)
-        return S.add_(S.T.clone()) if self.symmetric else S
+        return self._filled(0.0, diagonal=0.0)
 
     def matrix(self) -> torch.Tensor:
         """K over all pairs."""
-        return self.exponent().mul_(-(self.gamma**-2)).exp_()
+        return self._filled(self.gamma**-2, diagonal=1.0)
+
+    def _filled(self, scale: float, diagonal: float) -> torch.Tensor:
+        from hgk.kernels.sweeps import loops
+
+        out = self.X.new_zeros(len(self.X), self.other.shape[1])
+
+        def fill(rows: slice) -> None:
+            offset, part = rows.start if self.symmetric else -1, out[rows]
+            loops.fill(self._mapped(self.X[rows]), self.other, *self.weights, np.float32(scale), offset, part.numpy())
+            if self.symmetric:
+                part[:, rows] += part[:, rows].T.clone()
+                out[rows.stop :, rows] = part[:, rows.stop :].T
+
+        self._share(fill)
+        return out.fill_diagonal_(diagonal) if self.symmetric else out
 
     def _share(self, fill: Callable[[slice], None]) -> None:
         """Rows x by as many threads as there is work for; of a symmetric matrix the last have the fewest pairs."""
-        n, pairs = len(self.X), len(self.X) * len(self.Z)
+        n, pairs = len(self.X), len(self.X) * self.other.shape[1]
         workers = max(1, min(torch.get_num_threads(), pairs // WORTH_A_THREAD))
+        # by blocks, whose transposes are written into a symmetric matrix, also where one thread has them all
+        parts = list(blocks(n, max(1, min(ROWS, -(-n // (4 * workers))) if workers > 1 or self.symmetric else n)))
         if workers == 1:
-            fill(slice(0, n))
+            for part in parts:
+                fill(part)
         else:
-            Threads(workers, inner=1).run([partial(fill, part) for part in blocks(n, -(-n // (4 * workers)))])
+            Threads(workers, inner=1).run([partial(fill, part) for part in parts])
 
 
 class LoopBatchSweep:
@@ -145,7 +238,7 @@ class LoopBatchSweep:
     def __init__(self, kernel: HierarchicalKernel, X: torch.Tensor, buffers: Buffers | None = None):
         self.layout, self.kernel = loop_layout(kernel.architecture), kernel
         self.rows = X - X.mean(0)
-        self.X, self.weights = _columns(self.rows), self.layout.weights_of(kernel.W)
+        self.weights = self.layout.weights_of(kernel.W)
         n, nodes = len(X), len(self.weights[-1])
         buffers = Buffers() if buffers is None else buffers
         self.kernels = buffers.get(("kernels",), (nodes * (n * (n - 1) // 2),), X).numpy()
@@ -157,7 +250,8 @@ class LoopBatchSweep:
         n = len(self.rows)
         K = self.rows.new_zeros(n, n)
         scale = np.float32(self.kernel.gamma**-2)
-        loops.fill_batch(self.X, *self.weights, scale, K.numpy(), self.kernels)
+        self.Y = with_maps(self.rows, self.layout.used, self.layout.maps_of(self.kernel.W))
+        loops.fill_batch(self.Y, *self.weights, scale, K.numpy(), self.kernels)
         self.K = K.add_(K.T.clone()).fill_diagonal_(1.0)
         return self.K
 
@@ -167,32 +261,21 @@ class LoopBatchSweep:
 
         layout, W, X = self.layout, self.kernel.W, self.rows
         N = torch.mul(dJ_dK, self.K).mul_(2 * self.kernel.gamma**-2)
-        products, groups = len(layout.first) - 1, layout.groups
-        inner, rho = np.zeros(products + 4 * groups), X.new_zeros(products, len(X))
-        M, sums = X.new_zeros(len(layout.raw), len(X)), np.zeros((groups, len(layout.columns), 4))
-        edges = self.weights[-1] / np.float32(LOG2E)
+        *weights, edges = self.weights
+        inner, rho = np.zeros(max(1, len(edges))), X.new_zeros(len(layout.mapped), len(X))
+        M = X.new_zeros(len(layout.mapped), len(layout.used), len(X))
+        sums = [np.zeros((len(fours.columns), 4)) for fours in (layout.squares, layout.distances)]
         loops.add_slopes(
-            self.X, layout.raw, layout.first, layout.columns, groups, edges, N.numpy(), self.kernels, inner,
-            rho.numpy(), M.numpy(), sums,
+            self.Y, layout.used, *weights, edges / np.float32(LOG2E), N.numpy(), self.kernels,
+            inner, rho.numpy(), M.numpy(), *sums,
         )  # fmt: skip
         grads = tuple(torch.zeros_like(w) for w in W)
         if not layout.flat:
-            grads[1][layout.order] = -4 * W[1][layout.order] * torch.from_numpy(inner[: len(layout.order)])
-        self._add_smooth(grads, rho, M)
-        self._add_mapped(grads, rho[len(layout.smooth) :], M[len(layout.weights) :])
-        place = torch.tensor(layout.rough)[:, None], torch.from_numpy(layout.columns)
-        if layout.rough:
-            by_node = torch.from_numpy(sums).swapaxes(1, 2).reshape(4 * groups, -1)[: len(layout.rough)]
-            grads[0][place] -= 2 * W[0][place] * by_node
+            grads[1][layout.order] = -4 * W[1][layout.order] * torch.from_numpy(inner)[layout.places]
+        layout.squares.add_slopes(grads[0], W[0], sums[0])
+        layout.distances.add_slopes(grads[0], W[0], sums[1])
+        self._add_mapped(grads, rho, M)
         return grads
-
-    def _add_smooth(self, grads: Weights, rho: torch.Tensor, M: torch.Tensor) -> None:
-        for k, i in enumerate(self.layout.smooth):
-            mine = slice(*self.layout.first[k : k + 2])
-            columns = self.layout.raw[mine]
-            x = self.rows.T[columns].double()
-            sums = x**2 @ rho[k].double() - 2 * (x * M[mine]).sum(1)
-            grads[0][i, columns] -= 2 * self.kernel.W[0][i, columns] * sums
 
     def _add_mapped(self, grads: Weights, rho: torch.Tensor, M: torch.Tensor) -> None:
         """By C, see :mod:`hgk.kernels.nodes.oblique`."""
@@ -201,7 +284,7 @@ class LoopBatchSweep:
             return
         used, x = mapping.used, self.rows[:, self.layout.used]
         maps = Map(W[0][mapping.block], *(w[:, used] for w in mapping.further(W)))
-        cross = x.T @ M.view(len(rho), len(used), len(x)).mT
+        cross = x.T @ M.mT
         C = (x.T @ (rho[:, :, None] * x) - cross - cross.mT).double()
         dv, dP, dQ = maps.backward(-2 * C @ maps.A)
         grads[0][mapping.block] += dv

@@ -81,7 +81,7 @@ class Budget:
         self.usual = usual_effort(task.rows.given, columns_of(task.features), settings=settings)
         self.batch = self.usual.batch
         with threads(1):  # as the runs
-            self.prices = [_seconds_per_step(kind, task, rng, self.batch) for kind in kinds]
+            self.prices = [_seconds_per_step(kind, task, rng, self.batch, settings) for kind in kinds]
             self.pair = _seconds_per_pair(kinds, task, rng)
 
     def keep_for_training(self, task: Task, seconds: float) -> None:
@@ -148,11 +148,11 @@ class Budget:
         return self.largest(LAST, SHARES[3], lambda steps, batch: self.steps(steps, batch, kinds, 1, workers))
 
 
-def _seconds_per_step(kind: Kind, task: Task, rng, batch: int) -> float:
+def _seconds_per_step(kind: Kind, task: Task, rng, batch: int, settings: Settings) -> float:
     """The faster of two steps, after one that fills the buffers."""
     architecture = kind.build(task.features)
     kernel = HierarchicalKernel(architecture, architecture.start(task.rows.spread, rng))
-    steps = Steps(Adam(batch=batch), kernel, task.rows, rng, Progress())
+    steps = Steps(Adam(batch=batch), kernel, task.rows, rng, Progress(), often=task.rows.given >= settings.few)
     # a recorded step, without the recording: an upper bound
     run, seconds = steps.begin(RecordedRun if steps.recordable else AdamRun), []
     for _ in range(3):

@@ -114,6 +114,8 @@ class Fit:
         folds = list(self.task.folds)[: 3 if self.task.rows.given < self.settings.few else 1]
         self.judges = {fold: Judge.of(self.task, fold, rng, self.settings) for fold in folds}
         self.exact = len(self.task.whole) <= exact_rows(self.task.rows.X.device)
+        # so many steps that compiled code pays
+        self.often = self.task.rows.given >= self.settings.few
 
     def learn(self) -> Learned:
         plain = self.refine() if self.wanted.problem.exact else None
@@ -292,6 +294,7 @@ class Fit:
                 child,
                 self.progress.of(candidate=trial.name),
                 lam=(trial.lam * float(rows.weight.sum()) if c is None else c) / part / weight,
+                often=self.often,
             )
             for (trial, kernel), child in zip(learned, self.rng.spawn(len(learned)), strict=True)
         ]
@@ -427,6 +430,7 @@ class Attempt:
 
     def __init__(self, kind: Kind, effort: LearningEffort, fit: Fit, judge: Judge, part: Rows, rng, progress: Progress):
         self.kind, self.task, self.settings, self.judge = kind, fit.task, fit.settings, judge
+        self.often = fit.often
         self.rng, self.progress = rng, progress
         self.part = part  # the judge's training rows, which all kinds share
         self.watched = fit.task.rows[judge.watched] if len(judge.watched) else None
@@ -455,7 +459,7 @@ class Attempt:
             self.kernel = pruned(self.kernel, self.part.X, 0.1 * self.kind.pruning(self.settings))
         run = yield Steps(
             self.rounds[self.through], self.kernel, self.part, self.rng, self.progress,
-            watched=self.watched, clip=self.task.clip, lam=self.lam,
+            watched=self.watched, clip=self.task.clip, lam=self.lam, often=self.often,
         )  # fmt: skip
         self.kernel, self.lam = run.result(), run.lam
         self.through += 1

@@ -100,7 +100,7 @@ def _residuals(fit: Fit, chosen: Sequence[Trial], rows: Rows) -> Callable[[Rows]
     X, alpha = machine.X.float(), machine.alpha.float()
 
     def of(others: Rows) -> Rows:
-        t = machine.kernel.multiply(others.X.float(), X, alpha, often=not fit.exact)
+        t = machine.kernel.multiply(others.X.float(), X, alpha, often=fit.often)
         return replace(others, Y=others.Y - t.clamp(-fit.task.clip, fit.task.clip).to(others.Y))
 
     return of
@@ -117,7 +117,7 @@ def learned_on(fit: Fit, left: Rows, watched: Rows, rng: np.random.Generator, na
     kernel, lam = HierarchicalKernel(architecture, architecture.start(left.spread, rng)), 1e-3
     for number, ((steps, batch), rate) in enumerate(zip(rounds(settings), settings.rates, strict=False)):
         adam = Adam(steps, batch, rate, map_penalty=settings.map_penalty)
-        asked = Steps(adam, kernel, left, rng, progress, watched=watched, clip=1 / deviation, lam=lam)
+        asked = Steps(adam, kernel, left, rng, progress, watched=watched, clip=1 / deviation, lam=lam, often=fit.often)
         (run,) = fit.executor.fulfil([asked])
         kernel, lam = run.result(), run.lam
         if fit.progress.cut() or (number == 0 and not noticed(run, watched)):
