@@ -83,13 +83,53 @@ def test_rows_far_apart_have_the_smallest_kernel_and_no_nan():
     assert bool(K.isfinite().all())
 
 
-def test_a_kernel_takes_the_loops_only_where_many_products_follow(monkeypatch):
+@pytest.mark.parametrize("name", [name for name, a in TAKEN.items() if a.depth == 1])
+def test_a_narrow_kernel_rounds_by_differences(name):
+    """ΔS ~ ε √S R for rows in a ball of radius R, in units of the width; with squares of norms it would be ε R²."""
+    kernel, X = random_kernel(TAKEN[name]), points(40)
+    kernel = kernel.with_weights((60 * kernel.W[0], *kernel.W[1:]))
+    X = torch.cat([X, X + 2e-3 * points(40, seed=1)])
+    S, exact = LoopSweep(kernel, X).exponent().double(), kernel.exponent(X.double())
+    R, epsilon = float(exact.max()) ** 0.5, 2.0**-24
+    assert R > 30
+    assert bool(((S - exact).abs() <= 8 * epsilon * (exact.sqrt() * R + exact) + 1e-6).all())
+
+
+def test_rows_of_a_symmetric_matrix_are_filled_by_blocks(monkeypatch):
+    monkeypatch.setattr(processor, "ROWS", 16)
+    kernel, X = random_kernel(TAKEN["five rough, one oblique"]), points(53)
+    K = LoopSweep(kernel, X).matrix()
+    assert torch.equal(K, K.T)
+    assert bool((K.diagonal() == 1).all())
+    np.testing.assert_allclose(K, kernel.matrix(X.double()), atol=SINGLE)
+
+
+def test_a_kernel_takes_the_loops_where_many_products_follow_or_rows_are_many(monkeypatch):
     taken = []
     monkeypatch.setattr(LoopSweep, "multiply", lambda self, alpha: taken.append(1) or alpha)
-    kernel, X = random_kernel(two_layers(D, 3)), points(4)
-    for often, rows in ((False, X), (True, X), (True, X.double())):
-        kernel.multiply(rows, rows, torch.ones(4, 1).to(rows), often=often)
-    assert len(taken) == 1
+    monkeypatch.setattr(processor, "WORTH_LOADING", 5)
+    kernel = random_kernel(two_layers(D, 3))
+    for often, rows in ((False, points(4)), (True, points(4)), (False, points(5)), (True, points(5).double())):
+        kernel.multiply(rows, rows, torch.ones(len(rows), 1).to(rows), often=often)
+    assert len(taken) == 2
+
+
+def test_products_are_at_hand_when_a_thread_has_compiled_them(monkeypatch):
+    begun, loops = [], processor_loops()
+    monkeypatch.setattr(processor, "kept_on_disk", lambda function: False)
+    monkeypatch.setattr(processor, "_begun", begun)
+    monkeypatch.setattr(loops, "add_products", compiled_once(nogil=True)(loops.add_products.py_func))
+    assert not processor.at_hand()
+    assert len(begun) == 1
+    begun[0].join()
+    assert processor.at_hand()
+    assert len(begun) == 1
+
+
+def processor_loops():
+    from hgk.kernels.sweeps import loops
+
+    return loops
 
 
 @each_taken

@@ -134,6 +134,7 @@ VARIANTS = {
     "no narrowing": Variant({"narrowing": (0.0,)}),
     "no pruning": Variant({"pruning": 0.0}),
     "three times the pruning": Variant({"pruning": 0.03}),
+    "one fold aside": Variant({"aside": (3, 1)}),
     "one member": Variant({"members": 1}),
     "all members": Variant({"members": len(KINDS)}),
     "few values as numbers": Variant({"refinements": none}, FEW_VALUES),

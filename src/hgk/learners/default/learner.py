@@ -110,12 +110,21 @@ class Fit:
         self.learner, self.settings, self.wanted = learner, learner.settings, wanted
         self.rng, self.progress, self.executor, self.begun = rng, progress, executor, time.monotonic()
         self.task = wanted.squared
-        # with few rows a single fold says too little
-        folds = list(self.task.folds)[: 3 if self.task.rows.given < self.settings.few else 1]
-        self.judges = {fold: Judge.of(self.task, fold, rng, self.settings) for fold in folds}
         self.exact = len(self.task.whole) <= exact_rows(self.task.rows.X.device)
+        folds = list(self.task.folds)[: self._folds_aside()]
+        self.judges = {fold: Judge.of(self.task, fold, rng, self.settings) for fold in folds}
         # so many steps that compiled code pays
         self.often = self.task.rows.given >= self.settings.few
+
+    def _folds_aside(self) -> int:
+        """Folds that are set aside in turn: with few rows a single one says too little, and kernels that were learned
+        without different folds make a better mean. It takes time, which a budget, classes and leaves want for more.
+        """
+        few, more = self.settings.aside
+        if self.task.rows.given < self.settings.few:
+            return few
+        wanted = self.wanted.problem.exact and not self.wanted.target.classes
+        return more if self.exact and wanted and self.learner.budget is None else 1
 
     def learn(self) -> Learned:
         plain = self.refine() if self.wanted.problem.exact else None

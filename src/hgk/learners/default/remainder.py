@@ -24,12 +24,11 @@ import torch
 
 from hgk.events import Chosen
 from hgk.kernels import HierarchicalKernel, pruned
-from hgk.learners.default.average import PLAIN, Averages, Trial, mean_lam
+from hgk.learners.default.average import PLAIN, Averages, Trial, kernel_without, mean_lam
 from hgk.learners.default.judge import judge_lams
 from hgk.machines import Rows, train
 from hgk.optimisers import Adam
 from hgk.optimisers.steps import Steps
-from hgk.search import mean_kernel
 
 if TYPE_CHECKING:
     from hgk.learners.default.effort import Budget
@@ -51,7 +50,7 @@ SHARE_OF_REMAINDER = 0.1
 def with_remainder(fit: Fit, chosen: list[Trial], budget: Budget | None) -> list[Trial]:
     """The chosen trials, and as many for what they leave as are clearly better with."""
     settings, kinds = fit.settings, fit.learner.kinds(fit.task)
-    few_rows = len(fit.judges) > 1 or not len(next(iter(fit.judges.values())).watched)
+    few_rows = not len(next(iter(fit.judges.values())).watched)
     if few_rows or fit.learner.build is not None or not kinds or chosen[0].name == PLAIN:
         return chosen
     rng = deepcopy(fit.rng)  # what is drawn for fits without a remainder stays the same
@@ -64,8 +63,9 @@ def with_remainder(fit: Fit, chosen: list[Trial], budget: Budget | None) -> list
         if better is None:
             break
         chosen = better
+        first = dict(list(fit.judges.items())[:1])
         fit.progress.report(
-            Chosen(candidates=tuple(t.name for t in chosen), **Averages(fit.task, fit.judges).told(chosen))  # type: ignore[arg-type]
+            Chosen(candidates=tuple(t.name for t in chosen), **Averages(fit.task, first).told(chosen))  # type: ignore[arg-type]
         )
     return chosen
 
@@ -83,7 +83,7 @@ def rounds(settings: Settings) -> tuple[tuple[int, int], tuple[int, int]]:
 
 def leftover(fit: Fit, chosen: Sequence[Trial], rng: np.random.Generator) -> tuple[Rows, Rows]:
     """Rows that gradients may see and those to be watched, with residuals of machines trained without them."""
-    (judge,), settings, rows = fit.judges.values(), fit.settings, fit.task.rows
+    (judge, *_), settings, rows = fit.judges.values(), fit.settings, fit.task.rows
     order = judge.training[torch.from_numpy(rng.permutation(len(judge.training)))]
     halves = order[: settings.remainder_rows].chunk(2)
     trained = [half[: settings.judge] for half in halves]
@@ -94,9 +94,8 @@ def leftover(fit: Fit, chosen: Sequence[Trial], rng: np.random.Generator) -> tup
 
 def _residuals(fit: Fit, chosen: Sequence[Trial], rows: Rows) -> Callable[[Rows], Rows]:
     """Of other rows, by a machine on these; in single precision, by compiled code where there are many."""
-    kernels, _ = fit.kernels_of(chosen, len(rows))
     c = mean_lam(chosen) * float(fit.task.rows.weight.sum())
-    machine = train(mean_kernel(kernels), rows, c / float(rows.weight.sum()))
+    machine = train(kernel_without(chosen, 0, len(rows)), rows, c / float(rows.weight.sum()))
     X, alpha = machine.X.float(), machine.alpha.float()
 
     def of(others: Rows) -> Rows:
@@ -137,17 +136,12 @@ def noticed(run: AdamRun, watched: Rows) -> bool:
 
 
 def averaged_with(fit: Fit, chosen: Sequence[Trial], trial: Trial) -> list[Trial] | None:
-    """The trials with shares of one mean kernel, and its λ and predictions; None where it is not clearly better."""
-    (judge,), task = fit.judges.values(), fit.task
-    rows, lams = task.rows[judge.out], judge_lams(task, fit.settings)
-    X, (kernels, _) = judge.rows_of(task).X.float(), fit.kernels_of(chosen, len(judge.machine))
-    K, K_r = mean_kernel(kernels).matrix(X), trial.kernels[0].matrix(X)
+    """The trials with shares of one mean kernel, and its λ and predictions; None where it is not clearly better.
 
-    def judged(part: float) -> tuple[torch.Tensor, int]:
-        """With this part of the remainder's kernel."""
-        risks, t = judge.solved(torch.lerp(K, K_r, part), task, c=mean_lam(chosen) * float(task.rows.weight.sum()))
-        best = int(risks[0].argmin())
-        return t[0, best], best
+    The first fold decides, whose rows the trial's kernel has not seen.
+    """
+    folds, task = [Joined(fit, chosen, trial, place) for place in range(len(fit.judges))], fit.task
+    judged, rows = folds[0], folds[0].rows
 
     def losses(t: torch.Tensor) -> torch.Tensor:
         return ((t - rows.Y) ** 2).sum(1)
@@ -156,11 +150,31 @@ def averaged_with(fit: Fit, chosen: Sequence[Trial], trial: Trial) -> list[Trial
     options = [float(np.clip(ratio * factor, *BETWEEN)) for factor in RATIOS]
     results = [judged(option / (1 + option)) for option in options]
     place = min(range(len(options)), key=lambda i: float(rows.weight @ losses(results[i][0])))
-    t, best = results[place]
+    part, (t, best) = options[place] / (1 + options[place]), results[place]
     gain, error = rows.mean(losses(judged(0.0)[0]) - losses(t))
     if not gain > CLEARLY * error:
         return None
     everywhere = torch.zeros_like(task.rows.Y)
-    everywhere[judge.out] = t
+    everywhere[judged.judge.out] = t
+    for fold in folds[1:]:
+        everywhere[fold.judge.out] = fold(part, best)[0]
     trials = [*chosen, replace(trial, share=options[place] * sum(t.share for t in chosen))]
-    return [replace(one, lam=float(lams[best]), t=everywhere) for one in trials]
+    lam = float(judge_lams(task, fit.settings)[best])
+    return [replace(one, lam=lam, t=everywhere) for one in trials]
+
+
+class Joined:
+    """The mean kernel of one fold with a part of the remainder's, as the fold's judge sees it."""
+
+    def __init__(self, fit: Fit, chosen: Sequence[Trial], trial: Trial, place: int):
+        self.judge, self.task = list(fit.judges.values())[place], fit.task
+        self.c = mean_lam(chosen) * float(fit.task.rows.weight.sum())
+        self.rows, X = fit.task.rows[self.judge.out], self.judge.rows_of(fit.task).X.float()
+        self.K = kernel_without(chosen, place, len(self.judge.machine)).matrix(X)
+        self.K_r = trial.kernels[0].matrix(X)
+
+    def __call__(self, part: float, best: int | None = None) -> tuple[torch.Tensor, int]:
+        """Predictions of the rows set aside with this part, and the number of their λ, the best unless given."""
+        risks, t = self.judge.solved(torch.lerp(self.K, self.K_r, part), self.task, c=self.c)
+        best = int(risks[0].argmin()) if best is None else best
+        return t[0, best], best

@@ -38,8 +38,10 @@ class Settings:
     last_steps: tuple[int, int] = (8, 20)
     last_batch: tuple[int, int] = (1251, 2001)
 
-    # Rows: below ``fewest`` nothing but λ and γ is learned; below ``few`` three folds are set aside in place of one;
-    # from ``many`` there is a second round of larger batches, and a last one on all rows.
+    # Folds that are set aside in turn, with few rows and with more.
+    aside: tuple[int, int] = (3, 2)
+    # Rows: below ``fewest`` nothing but λ and γ is learned; below ``few`` more folds are set aside; from ``many`` there
+    # is a second round of larger batches, and a last one on all rows.
     fewest: int = 50
     few: int = 1000
     many: int = 3000

@@ -1,0 +1,54 @@
+"""Predictions in single precision, where their rounding is a small part of the noise; double precision elsewhere."""
+
+import numpy as np
+import pytest
+import torch
+
+from cases import ARCHITECTURES, D, random_kernel
+from hgk.kernels import MeanKernel
+from hgk.kernels.sweeps import processor
+from hgk.machines import MeanOfMachines, Rows, base, train
+
+N = base.SINGLE_FROM
+
+
+def rows_of(n, seed=0):
+    X = np.random.default_rng(seed).uniform(-1, 1, (n, D))
+    y = np.sin(3 * X[:, :1]) + 0.1 * np.random.default_rng(seed + 1).standard_normal((n, 1))
+    return Rows(torch.from_numpy(X), torch.from_numpy(y), torch.ones(n, dtype=torch.float64))
+
+
+def mean_of(*names):
+    return MeanKernel.of([random_kernel(ARCHITECTURES[name], seed) for seed, name in enumerate(names)], [1.0, 2.0])
+
+
+@pytest.fixture(autouse=True)
+def compiled(monkeypatch):
+    """As after the first fit or prediction of a process."""
+    monkeypatch.setattr(processor, "at_hand", lambda: True)
+
+
+def test_predictions_differ_by_little_and_not_by_who_else_is_predicted():
+    machine, new = train(mean_of("all kinds", "smooth and rough"), rows_of(N), 1e-4), rows_of(50, seed=5).X
+    t, exact = machine(new), machine.kernel.multiply(new, machine.X, machine.alpha)
+    assert machine.in_single is not None
+    assert t.dtype == torch.float64
+    assert 0 < float((t - exact).abs().max()) < 10 * base.LARGEST_ROUNDING
+    assert torch.equal(machine(new[7:8]), t[7:8])
+    assert torch.equal(MeanOfMachines((machine, machine))(new), t)
+
+
+def test_where_next_to_no_noise_is_assumed_double_precision_is_taken():
+    machine, new = train(mean_of("all kinds", "smooth and rough"), rows_of(N), 1e-15), rows_of(50, seed=5).X
+    assert machine.in_single is None
+    assert torch.equal(machine(new), machine.kernel.multiply(new, machine.X, machine.alpha))
+
+
+@pytest.mark.parametrize("case", ["few rows", "not compiled yet", "a tree that the loops do not take"])
+def test_otherwise_double_precision_is_taken(case, monkeypatch):
+    if case == "not compiled yet":
+        monkeypatch.setattr(processor, "at_hand", lambda: False)
+    name = "depth 4" if case.startswith("a tree") else "smooth and rough"
+    machine = train(random_kernel(ARCHITECTURES[name]), rows_of(N - 1 if case == "few rows" else N), 1e-4)
+    new = rows_of(50, seed=5).X
+    assert torch.equal(machine(new), machine.kernel.multiply(new, machine.X, machine.alpha))
