@@ -501,6 +501,22 @@ def test_options_and_completion_are_offered():
         assert runner.invoke(cli.app, [command, "--help"]).exit_code == 0
 
 
+def test_the_help_says_of_commands_what_they_say_themselves():
+    for name, said in cli.COMMANDS.items():
+        assert (cli.command(name).help or "").startswith(said.rstrip(".")), name
+
+
+def test_the_help_imports_no_large_package():
+    """Nor does a wrong word: what takes seconds to import is imported when a command is called."""
+    program = (
+        "import sys; from hgk.cli import run; sys.argv = ['hgk', *sys.argv[1:]]\n"
+        "try: run()\nfinally: print(sorted({'torch', 'numpy', 'pandas', 'sklearn', 'numba'} & set(sys.modules)))"
+    )
+    for words in (["--help"], ["--version"], ["fti"]):
+        done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True)
+        assert done.stdout.rstrip().endswith("[]"), done.stdout + done.stderr
+
+
 def test_the_options_of_the_documentation_exist(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     lines = re.findall(r"^    hgk (?:--debug )?(fit|predict|explain|info|demo)(.*)$", PAGE, re.M)

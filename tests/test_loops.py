@@ -96,7 +96,7 @@ def test_a_narrow_kernel_rounds_by_differences(name):
 
 
 def test_rows_of_a_symmetric_matrix_are_filled_by_blocks(monkeypatch):
-    monkeypatch.setattr(processor, "ROWS", 16)
+    monkeypatch.setattr(processor, "ROWS_AT_ONCE", 16)
     kernel, X = random_kernel(TAKEN["five rough, one oblique"]), points(53)
     K = LoopSweep(kernel, X).matrix()
     assert torch.equal(K, K.T)

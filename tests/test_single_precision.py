@@ -9,7 +9,7 @@ from hgk.kernels import MeanKernel
 from hgk.kernels.sweeps import processor
 from hgk.machines import MeanOfMachines, Rows, base, train
 
-N = base.SINGLE_FROM
+N = base.ROUNDED_FROM
 
 
 def rows_of(n, seed=0):

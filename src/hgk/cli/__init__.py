@@ -16,54 +16,70 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from hgk import __version__
-from hgk.cli import demo, explain, fit, info, predict, tables
-from hgk.cli.shared import EXPECTED, Unusable
-from hgk.storage import printable
+from hgk.cli.expected import EXPECTED, Unusable
+from hgk.texts import printable
 
-EXPECTED.append(tables.TableError)
+# What the help says of each command; its module is imported when it is called.
+COMMANDS = {
+    "fit": "Fit a model to a table and write it to a file.",
+    "predict": "Predict the rows of a table.",
+    "explain": "Show what the kernel leans on; or, for one row, the training rows that make up its prediction.",
+    "info": "Tell what a model file holds, without loading the model.",
+    "demo": "Fit, predict and explain a made-up table, showing each command; under a minute.",
+    "bench": "The paper's experiments: run, resume, tabulate.",
+}
+# What the modules are installed with.
+EXTRAS = {"bench": "bench"}
 
 
 class Lazy(TyperGroup):
-    """Imports ``hgk bench``, and what it needs, only where it is asked for."""
+    """Imports a command, and what it needs, only where it is called: the help comes at once."""
 
     def list_commands(self, ctx):
-        return [*super().list_commands(ctx), "bench"]
+        return list(COMMANDS)
 
     def get_command(self, ctx, cmd_name):
-        return _bench() if cmd_name == "bench" else super().get_command(ctx, cmd_name)
+        return TyperCommand(cmd_name, help=COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx, args):
+        name, stub, rest = super().resolve_command(ctx, args)
+        return name, None if stub is None else command(str(stub.name)), rest
 
 
-def _bench():
+def command(name: str) -> Any:
+    """The command of its module, or one that says what is missing."""
     try:
-        app = importlib.import_module("hgk.cli.bench").app
+        module = importlib.import_module(f"hgk.cli.{name}")
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] == "hgk":
             raise
-        app = _without(str(error.name))
-    command = get_command(app)
-    command.name = "bench"
-    return command
+        made = get_command(_without(name, str(error.name)))
+    else:
+        app = getattr(module, "app", None)
+        if app is None:
+            app = typer.Typer(add_completion=False)
+            app.command()(getattr(module, name))
+        made = get_command(app)
+    made.name = name
+    return made
 
 
-def _without(package: str) -> typer.Typer:
-    """A command that says what it needs."""
+def _without(name: str, package: str) -> typer.Typer:
     settings = {"ignore_unknown_options": True, "allow_extra_args": True}
-    app = typer.Typer(help=f"The paper's experiments; needs {package}.", context_settings=settings)
+    app = typer.Typer(help=f"{COMMANDS[name]} Needs {package}.", context_settings=settings, add_completion=False)
 
     @app.command(context_settings=settings)
-    def bench() -> None:
-        raise Unusable(f"hgk bench needs the package {package}; pip install 'hgk[bench]'.")
+    def missing() -> None:
+        raise Unusable(f"hgk {name} needs the package {package}; pip install 'hgk[{EXTRAS.get(name, 'cli')}]'.")
 
     return app
 
 
 app = typer.Typer(cls=Lazy, no_args_is_help=True, pretty_exceptions_enable=False)
-for command in (fit.fit, predict.predict, explain.explain, info.info, demo.demo):
-    app.command()(command)
 
 
 def _version(asked: bool) -> None:

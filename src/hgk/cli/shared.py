@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hgk.arrays import DEVICES, device_of
+from hgk.cli.expected import EXPECTED, Unusable
 from hgk.estimators import StoppedEarlyWarning
 from hgk.storage import STEERING, ModelFileError, WriteError, open_regular, printable
 
@@ -37,12 +38,7 @@ ModelArgument = Annotated[Path, typer.Argument(help="A model written by `hgk fit
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print no notes and no progress.")]
 
 
-class Unusable(Exception):
-    """What was asked for cannot be done; the message is one sentence."""
-
-
-# Errors whose message is a sentence for people; commands add theirs.
-EXPECTED: list[type[Exception]] = [Unusable, ModelFileError, WriteError, MemoryError]
+EXPECTED += [ModelFileError, WriteError]
 
 
 @contextmanager

@@ -29,6 +29,7 @@ import numpy as np
 import pandas as pd
 
 from hgk.arrays import available_memory, gibibytes
+from hgk.cli.expected import EXPECTED
 from hgk.inputs import INEXACT, Marks, Reading, cut, id_remark, is_id, numbers, reading, readings, text_remark
 from hgk.storage import SentenceError, columnar, open_regular, printable, write_atomically
 
@@ -45,6 +46,9 @@ ENDINGS = (".csv", ".csv.gz", ".parquet", ".pq", ".feather", ".arrow")
 
 class TableError(SentenceError):
     """A table that cannot be used; the message is one sentence."""
+
+
+EXPECTED.append(TableError)
 
 
 @dataclass

@@ -26,7 +26,7 @@ from hgk.storable import expect, real
 
 # Rows from which predictions are computed in single precision, rows at which its rounding is measured, and how large
 # that may be: in the unit of labels, and as a share of the noise.
-SINGLE_FROM, ROUNDED = 1000, 32
+ROUNDED_FROM, ROUNDING_AT = 1000, 32
 LARGEST_ROUNDING, SHARE_OF_NOISE = 1e-4, 0.03
 # From rows x to f^(-i)(x), (outputs, x, i).
 Elsewhere = Callable[[torch.Tensor], torch.Tensor]
@@ -86,7 +86,7 @@ class Machine(ABC):
 
     def __call__(self, X: torch.Tensor) -> torch.Tensor:
         # until the loops have been compiled nobody waits for them
-        wanted = X.device.type == "cpu" and len(self.X) >= SINGLE_FROM and processor.at_hand()
+        wanted = X.device.type == "cpu" and len(self.X) >= ROUNDED_FROM and processor.at_hand()
         if not wanted or self.in_single is None:
             return self.kernel.multiply(X, self.X, self.alpha)
         return self.kernel.multiply(X.float(), *self.in_single).to(X)
@@ -100,7 +100,7 @@ class Machine(ABC):
         """
         if not all(processor.takes(kernel.architecture) for _, kernel in self.kernel.terms):
             return None
-        X, alpha, some = self.X.float(), self.alpha.float(), self.X[:: max(1, len(self.X) // ROUNDED)]
+        X, alpha, some = self.X.float(), self.alpha.float(), self.X[:: max(1, len(self.X) // ROUNDING_AT)]
         difference = self.kernel.multiply(some.float(), X, alpha) - self.kernel.multiply(some, self.X, self.alpha)
         noise = math.sqrt(len(self.X) * min(self.lams))
         good = float(difference.pow(2).mean().sqrt()) <= min(LARGEST_ROUNDING, SHARE_OF_NOISE * noise)

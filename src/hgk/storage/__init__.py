@@ -3,4 +3,4 @@
 from hgk.storage.atomic import WriteError, open_regular, write_atomically
 from hgk.storage.files import describe, load, register, save
 from hgk.storage.schema import ModelFileError, is_model
-from hgk.storage.texts import STEERING, SentenceError, printable
+from hgk.texts import STEERING, SentenceError, printable

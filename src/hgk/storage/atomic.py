@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from hgk.storage.texts import SentenceError
+from hgk.texts import SentenceError
 
 
 class WriteError(SentenceError):

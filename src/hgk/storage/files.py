@@ -38,9 +38,9 @@ from hgk.storage.schema import (
     is_model,
     opened,
 )
-from hgk.storage.texts import one_line
 from hgk.storage.upgrades import SCHEMA
 from hgk.targets import Classes
+from hgk.texts import one_line
 
 ESTIMATORS: dict[str, type[HGKEstimator]] = {
     estimator.__name__: estimator for estimator in (HGKRegressor, HGKQuantileRegressor, HGKClassifier)

@@ -24,8 +24,8 @@ from hgk.model import MEASURES
 from hgk.storable import Malformed, expect
 from hgk.storage.atomic import open_regular
 from hgk.storage.codec import DocumentReader
-from hgk.storage.texts import SentenceError
 from hgk.storage.upgrades import SCHEMA, upgraded
+from hgk.texts import SentenceError
 
 Scalar = str | bool | int | float
 # What every file has at byte 8; 64 digits follow.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # Pairs that are worth a thread, and rows at a time.
 WORTH_A_THREAD = 2**18
-ROWS = 256
+ROWS_AT_ONCE = 256
 # The maps of a tree without mapped nodes.
 EMPTY = np.zeros((0, 1, 1), np.float32)
 
@@ -157,7 +157,7 @@ class LoopLayout:
         return maps, self.squares.weights_of(W[0]), self.distances.weights_of(W[0]), edges
 
 
-def with_maps(rows: torch.Tensor, used: np.ndarray, maps: tuple[np.ndarray, ...]) -> np.ndarray:
+def mapped_rows(rows: torch.Tensor, used: np.ndarray, maps: tuple[np.ndarray, ...]) -> np.ndarray:
     """Columns x rows, with the columns of mapped nodes below."""
     from hgk.kernels.sweeps import loops  # numba is loaded when first needed
 
@@ -181,7 +181,7 @@ class LoopSweep:
 
     def _mapped(self, rows: torch.Tensor) -> np.ndarray:
         """Rows as the loops take them: centred, and below their columns those of the mapped nodes."""
-        return with_maps(rows - self.centre, self.layout.used, self.maps)
+        return mapped_rows(rows - self.centre, self.layout.used, self.maps)
 
     def multiply(self, alpha: torch.Tensor) -> torch.Tensor:
         """K alpha, block by block."""
@@ -224,7 +224,7 @@ class LoopSweep:
         n, pairs = len(self.X), len(self.X) * self.other.shape[1]
         workers = max(1, min(torch.get_num_threads(), pairs // WORTH_A_THREAD))
         # by blocks, whose transposes are written into a symmetric matrix, also where one thread has them all
-        parts = list(blocks(n, max(1, min(ROWS, -(-n // (4 * workers))) if workers > 1 or self.symmetric else n)))
+        parts = list(blocks(n, max(1, min(ROWS_AT_ONCE, -(-n // (4 * workers))) if workers > 1 or self.symmetric else n)))
         if workers == 1:
             for part in parts:
                 fill(part)
@@ -250,7 +250,7 @@ class LoopBatchSweep:
         n = len(self.rows)
         K = self.rows.new_zeros(n, n)
         scale = np.float32(self.kernel.gamma**-2)
-        self.Y = with_maps(self.rows, self.layout.used, self.layout.maps_of(self.kernel.W))
+        self.Y = mapped_rows(self.rows, self.layout.used, self.layout.maps_of(self.kernel.W))
         loops.fill_batch(self.Y, *self.weights, scale, K.numpy(), self.kernels)
         self.K = K.add_(K.T.clone()).fill_diagonal_(1.0)
         return self.K

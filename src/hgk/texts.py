@@ -13,7 +13,7 @@ def printable(text: object, keep: str = "") -> str:
 
     Examples
     --------
-    >>> from hgk.storage.texts import printable
+    >>> from hgk.texts import printable
     >>> print(printable("a\x1b[2Jb\u202ec"))
     a\x1b[2Jb\u202ec
     """
