@@ -413,7 +413,7 @@ def test_rows_without_a_target_are_left_out_and_counted(call, tmp_path):
         (["predict", "price.hgk", "DATA", "--proba"], "give --interval 0.9 to see how certain it is"),
         (["predict", "sold.hgk", "DATA", "--interval", "0.9"], "give --proba to see how certain it is"),
         (["predict", "price.hgk", "DATA", "--interval", "90"], "between 0 and 1"),
-        (["predict", "compact.hgk", "DATA", "--interval", "0.9"], "compact file leaves out"),
+        (["predict", "compact.hgk", "DATA", "--interval", "0.9"], "compact files and compressed models leave out"),
         (["predict", "DATA", "DATA"], "is not a model file of hgk"),
         (["predict", "none.hgk", "DATA"], "cannot be read"),
         (["predict", "price.hgk", "DATA", "--out", "no/p.csv"], "cannot be written"),
@@ -422,7 +422,7 @@ def test_rows_without_a_target_are_left_out_and_counted(call, tmp_path):
         (["explain", "price.hgk", "--row", "999"], "the model saw 80 rows"),
         (["explain", "price.hgk", "--row", "999", "--data", "DATA"], "the table has 80 rows"),
         (["explain", "price.hgk", "--data", "DATA"], "without --row"),
-        (["explain", "compact.hgk", "--row", "1"], "compact file leaves out"),
+        (["explain", "compact.hgk", "--row", "1"], "compact files and compressed models leave out"),
         (["info", "DATA"], "is not a model file of hgk"),
     ],
 )
@@ -483,6 +483,23 @@ def test_the_report_is_written_beside_the_model(call, folder, tmp_path):
     assert "<h1>price, from houses.csv</h1>" in page
 
 
+def test_a_model_is_compressed(call, folder, tmp_path):
+    code, said, _ = call("compress", folder / "price.hgk", "--out", tmp_path / "small.hgk", "--tolerance", "0.05")
+    assert code == 0
+    assert re.search(r"^\d+ of \d+ rows; the error on \d+ rows that had no say changed by .* KiB in ", said)
+    assert "compressed" in call("info", tmp_path / "small.hgk")[1]
+    told = json.loads(call("info", tmp_path / "small.hgk", "--json")[1])
+    assert told["note"] == json.loads(call("info", folder / "price.hgk", "--json")[1])["note"]
+    assert call("predict", tmp_path / "small.hgk", folder / "houses.csv")[0] == 0
+    again = call("compress", tmp_path / "small.hgk", "--out", tmp_path / "smaller.hgk")
+    assert again[0] == 2
+    assert "compressed models leave out" in again[2]
+    same = call("compress", folder / "price.hgk", "--out", folder / "price.hgk")
+    assert "is also MODEL, which it would overwrite" in same[2]
+    as_json = call("compress", folder / "price.hgk", "--out", tmp_path / "small.hgk", "--json")[1]
+    assert set(json.loads(as_json)) == {"out", "rows", "of", "before", "after", "bytes", "bytes_before"}
+
+
 def test_without_the_packages_of_the_bench_the_rest_works(call, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "filelock", None)
     for name in [n for n in sys.modules if n.startswith(("hgk.bench", "hgk.cli.bench"))]:
@@ -496,8 +513,8 @@ def test_without_the_packages_of_the_bench_the_rest_works(call, folder, monkeypa
 def test_options_and_completion_are_offered():
     runner = CliRunner()
     said = runner.invoke(cli.app, ["--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output
-    assert all(name in said for name in ("fit", "predict", "explain", "info", "demo", "bench", "completion"))
-    for command in ("fit", "predict", "explain", "info", "demo"):
+    assert all(name in said for name in ("fit", "predict", "explain", "info", "compress", "demo", "bench", "completion"))
+    for command in ("fit", "predict", "explain", "info", "compress", "demo"):
         assert runner.invoke(cli.app, [command, "--help"]).exit_code == 0
 
 
@@ -519,8 +536,8 @@ def test_the_help_imports_no_large_package():
 
 def test_the_options_of_the_documentation_exist(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    lines = re.findall(r"^    hgk (?:--debug )?(fit|predict|explain|info|demo)(.*)$", PAGE, re.M)
-    assert {name for name, _ in lines} == {"fit", "predict", "explain", "info", "demo"}
+    lines = re.findall(r"^    hgk (?:--debug )?(fit|predict|explain|info|compress|demo)(.*)$", PAGE, re.M)
+    assert {name for name, _ in lines} == {"fit", "predict", "explain", "info", "compress", "demo"}
     for name, rest in lines:
         said = call(name, "--help")[1]
         for option in re.findall(r"--[a-z-]+", rest.split("#")[0]):

@@ -32,6 +32,7 @@ ORDER = [
     "optimisers",
     "learners",
     "model",
+    "compression",
     "estimators",
     "storage",
     "insight",

@@ -338,6 +338,23 @@ class Counted(Event):
     of: int
 
 
+@storable
+@dataclass(frozen=True, kw_only=True)
+class CompressedTo(Event):
+    """Rows that a compressed model has kept, and its error on rows that had no say, before and after."""
+
+    kept: int
+    of: int
+    rows: int
+    before: Number
+    after: Number
+
+    @property
+    def words(self) -> str:
+        more = 100 * (self.after / self.before - 1) if self.before and self.after else 0.0
+        return f"{self.kept} of {self.of} rows; the error on {self.rows} rows that had no say changed by {more:+.2g} %"
+
+
 # --------------------------------------------------------------------------------------------------- what they tell
 
 ASIDE, BY_FOLDS = "rows set aside", "5-fold cross-validation"

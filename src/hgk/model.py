@@ -34,7 +34,7 @@ MEASURES = ("risk", "r2", "rmse", "wrong", "pinball", "inside", "log_loss")
 
 
 class CompactModelError(ValueError, AttributeError):
-    """A method was called that needs what a compact model file leaves out."""
+    """A method was called that needs what a compact file or a compressed model leaves out."""
 
 
 @storable
@@ -167,8 +167,8 @@ class Model:
         """What the fit was given, unless the model is from a compact file."""
         if self.training is None:
             raise CompactModelError(
-                f"{what} the training labels, which this model's compact file leaves out; load a file that was saved "
-                "without compact."
+                f"{what} the training labels, which compact files and compressed models leave out; use the model as "
+                "it was fitted, or a file of it that was saved without compact."
             )
         return self.training
 

@@ -1,6 +1,6 @@
 """The command line: parses, calls, prints.
 
-    hgk fit | predict | explain | info | demo
+    hgk fit | predict | explain | info | compress | demo
     hgk bench list | run | table | figures | page
 
 Results go to standard output; notes, progress and errors to standard error. Exit codes: 0 success; 1 some runs of a
@@ -29,6 +29,7 @@ COMMANDS = {
     "predict": "Predict the rows of a table.",
     "explain": "Show what the kernel leans on; or, for one row, the training rows that make up its prediction.",
     "info": "Tell what a model file holds, without loading the model.",
+    "compress": "Write the same model on fewer rows: faster predictions, a smaller file.",
     "demo": "Fit, predict and explain a made-up table, showing each command; under a minute.",
     "bench": "The paper's experiments: run, resume, tabulate.",
 }

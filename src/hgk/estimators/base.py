@@ -6,6 +6,8 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hgk.arrays import counted_memory, device_of, on_device, packed, threads_for, unpacked
+from hgk.compression import compressed
 from hgk.estimators import checks, parameters
 from hgk.estimators.fitted import FittedAttributes
 from hgk.estimators.preparation import Prepared, check_size, device_for, executor_for, inputs_of, prepare_table, task_of
@@ -104,6 +107,42 @@ class HGKEstimator(FittedAttributes, BaseEstimator, ABC):
             self._model = Model.of(prepared.inputs, target, machine, progress.history, training)
         self._warn_after(progress)
         return self
+
+    def compress(self, tolerance: float = 0.01):
+        """The same model on fewer rows: predictions take less time, a file less room, and no other row is handed out.
+
+        f becomes a sum over some of the training rows, the centres. They are chosen one block after another until the
+        error is at most (1 + ``tolerance``) times as large on rows that have no say in it: of leave-one-out predictions
+        the mean squared error, of classes the log-loss, of quantiles the pinball loss. Where half the rows are not
+        enough, all stay.
+
+        Parameters
+        ----------
+        tolerance : float, default=0.01
+
+        Returns
+        -------
+        estimator
+            A copy with the smaller model. What needs training rows and labels, such as ``predict_interval``, says so.
+            ``history_[-1]`` has the number of rows and the errors.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from hgk import HGKRegressor
+        >>> model = HGKRegressor("plain", random_state=0).fit(*load_diabetes(return_X_y=True))
+        >>> small = model.compress(0.02)
+        >>> len(small.machine_.X) < len(model.machine_.X)
+        True
+        """
+        check_is_fitted(self)
+        if not (isinstance(tolerance, Real) and not isinstance(tolerance, bool) and 0 < tolerance < np.inf):
+            raise ValueError(f"tolerance={tolerance!r} was given; a number > 0 is expected, such as 0.01 for 1 %.")
+        n = len(self._model.need_training("Compression needs").rows)
+        with threads_for(n), counted_memory():
+            small = copy(self)
+            small._model = compressed(self._model, float(tolerance))
+        return small
 
     # ------------------------------------------------------------------------- from parameters to objects
 

@@ -2,6 +2,7 @@
 
 from hgk.machines.base import Elsewhere, Machine, Sum
 from hgk.machines.centres import OnCentres, train_on_centres
+from hgk.machines.compressed import Compressed, Compression
 from hgk.machines.exact import Exact, Part, train
 from hgk.machines.leaves import InLeaves
 from hgk.machines.leaves_of_loss import LossInLeaves
@@ -15,6 +16,8 @@ from hgk.machines.stacked import StackedRows, padded, stacks
 __all__ = [
     "FINE",
     "MATRICES_OF_CLASSES",
+    "Compressed",
+    "Compression",
     "Direction",
     "Elsewhere",
     "Exact",

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -185,7 +186,12 @@ def check_parts_of_rows(machine, rows: Rows | None) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Sum(Machine):
-    """f = Σ_j α_j k(x_j, ·) over the rows ``X``."""
+    """f = Σ_j α_j k(x_j, ·) over the rows ``X``.
+
+    ``compressible`` says that k is one kernel for all of them, so that fewer rows may stand for all.
+    """
+
+    compressible: ClassVar[bool] = True
 
     kernel: Kernel
     lam: float

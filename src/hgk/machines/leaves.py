@@ -52,6 +52,8 @@ class InLeaves(Sum):
         The function in leaves without rows, which a fit that was stopped did not come to.
     """
 
+    compressible = False
+
     kernel: HierarchicalKernel
     partition: Partition = field(kw_only=True)
     W: tuple[torch.Tensor, ...] = field(kw_only=True)

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from hgk.estimators import HGKClassifier, HGKEstimator, HGKQuantileRegressor, HGKRegressor
-from hgk.events import Chosen, Judged, LeavesChosen, LossesCompared, condensed, last, of_kind
+from hgk.events import Chosen, CompressedTo, Judged, LeavesChosen, LossesCompared, condensed, last, of_kind
 from hgk.model import Model
 from hgk.storable import KNOWN, Malformed, expect, storable
 from hgk.storage.atomic import WriteError, open_regular, write_atomically
@@ -226,7 +226,7 @@ def _summary(saved: Saved, single: bool) -> dict[str, Any]:
     model, machine = saved.model, saved.model.machine
     training, target = model.training, model.target
     chosen, leaves = last(model.history, Chosen), last(model.history, LeavesChosen)
-    losses = last(model.history, LossesCompared)
+    losses, small = last(model.history, LossesCompared), last(model.history, CompressedTo)
     return {
         "estimator": saved.estimator,
         "loss": type(getattr(machine.parts_of()[0], "loss", None)).__name__.replace("NoneType", "LeastSquares"),
@@ -254,6 +254,7 @@ def _summary(saved: Saved, single: bool) -> dict[str, Any]:
         "chosen": None if chosen is None else list(chosen.candidates),
         "leaves": None if leaves is None else leaves.words,
         "losses": None if losses is None else losses.words,
+        "compressed": None if small is None else small.words,
         "compact": training is None,
         "single": single,
     }

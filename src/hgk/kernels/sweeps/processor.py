@@ -224,7 +224,9 @@ class LoopSweep:
         n, pairs = len(self.X), len(self.X) * self.other.shape[1]
         workers = max(1, min(torch.get_num_threads(), pairs // WORTH_A_THREAD))
         # by blocks, whose transposes are written into a symmetric matrix, also where one thread has them all
-        parts = list(blocks(n, max(1, min(ROWS_AT_ONCE, -(-n // (4 * workers))) if workers > 1 or self.symmetric else n)))
+        parts = list(
+            blocks(n, max(1, min(ROWS_AT_ONCE, -(-n // (4 * workers))) if workers > 1 or self.symmetric else n))
+        )
         if workers == 1:
             for part in parts:
                 fill(part)
