@@ -35,6 +35,7 @@ WORDS: dict[type[events.Event], str] = {
     events.Trained: "training",
     events.Centres: "choosing centres",
     events.Counted: "training on centres",
+    events.CompressedTo: "compressing",
 }
 SHOWN_NUMBERS = {"step": "step", "criterion": "criterion", "honest": "error", "risk": "error"}
 
