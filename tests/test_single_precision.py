@@ -1,10 +1,13 @@
 """Predictions in single precision, where their rounding is a small part of the noise; double precision elsewhere."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
 
 from cases import ARCHITECTURES, D, random_kernel
+from hgk import HGKRegressor
 from hgk.kernels import MeanKernel
 from hgk.kernels.sweeps import processor
 from hgk.machines import MeanOfMachines, Rows, base, train
@@ -36,6 +39,15 @@ def test_predictions_differ_by_little_and_not_by_who_else_is_predicted():
     assert 0 < float((t - exact).abs().max()) < 10 * base.LARGEST_ROUNDING
     assert torch.equal(machine(new[7:8]), t[7:8])
     assert torch.equal(MeanOfMachines((machine, machine))(new), t)
+
+
+def test_what_predictions_keep_is_not_pickled():
+    rows = rows_of(N)
+    model = HGKRegressor("plain", random_state=0, lam=1e-3).fit(rows.X.numpy(), rows.Y.numpy()[:, 0])
+    before, t = len(pickle.dumps(model)), model.predict(rows.X.numpy())
+    assert model.machine_.in_single is not None
+    assert len(pickle.dumps(model)) == before
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).predict(rows.X.numpy()), t)
 
 
 def test_where_next_to_no_noise_is_assumed_double_precision_is_taken():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -130,7 +131,9 @@ class Model:
     def values(self, features: torch.Tensor) -> torch.Tensor:
         """f at rows of features, clipped: one column per output of the machine."""
         device, clip = device_of(self.device), self.machine.clip
-        with on_device(len(features), device):
+        # as many pairs as a problem of so many rows: for a few new ones threads would only wait for each other
+        n = isqrt(len(features) * max(len(X) for _, _, X, _ in self.machine.terms))
+        with threads_for(n, device), on_device(len(features), device):
             machine = self.machine if device == AT_REST else self.machine.to(device)
             parts = (features[block].to(device) for block in blocks(len(features), PREDICTED))
             return torch.cat([machine(part).clamp(-clip, clip).to(AT_REST) for part in parts])

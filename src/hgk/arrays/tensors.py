@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -70,13 +70,16 @@ def unpacked(value: Any, memo: dict[int, torch.Tensor]) -> Any:
 
 
 def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Lists, tuples, dicts and our own dataclasses with their parts changed; everything else as it is."""
+    """Lists, tuples, dicts and our own dataclasses with their parts changed; everything else as it is.
+
+    What a dataclass has computed and kept beside its fields is computed again when it is asked for.
+    """
     if type(value) in (list, tuple):
         return type(value)(map(change, value))
     if type(value) is dict:
         return {key: change(part) for key, part in value.items()}
     if is_dataclass(value) and type(value).__module__.startswith("hgk."):
         twin = object.__new__(type(value))
-        vars(twin).update({key: change(part) for key, part in vars(value).items()})
+        vars(twin).update({part.name: change(getattr(value, part.name)) for part in fields(value)})
         return twin
     return value

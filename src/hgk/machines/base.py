@@ -22,6 +22,7 @@ import torch
 
 from hgk.kernels import HierarchicalKernel, Kernel
 from hgk.kernels.sweeps import processor
+from hgk.kernels.sweeps.processor import LoopSweep
 from hgk.machines.rows import Rows
 from hgk.storable import expect, real
 
@@ -90,22 +91,27 @@ class Machine(ABC):
         wanted = X.device.type == "cpu" and len(self.X) >= ROUNDED_FROM and processor.at_hand()
         if not wanted or self.in_single is None:
             return self.kernel.multiply(X, self.X, self.alpha)
-        return self.kernel.multiply(X.float(), *self.in_single).to(X)
+        return self._rounded(self.in_single, X)
+
+    def _rounded(self, sweeps: list[tuple[float, LoopSweep]], X: torch.Tensor) -> torch.Tensor:
+        x = X.float()
+        return sum(share * sweep.on(x).multiply(self.alpha) for share, sweep in sweeps).to(X)  # type: ignore[union-attr]
 
     @cached_property
-    def in_single(self) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Rows and coefficients in single precision, where the compiled loops predict as well from them.
+    def in_single(self) -> list[tuple[float, LoopSweep]] | None:
+        """What the compiled loops need of the rows, kernel by kernel, where single precision predicts as well.
 
         That is where rounding, measured at some of the rows, is a small part of the noise that the machine assumes,
         whose standard deviation is √(nλ) for a function of variance 1, and hardly shows among labels in [-1, 1].
         """
         if not all(processor.takes(kernel.architecture) for _, kernel in self.kernel.terms):
             return None
-        X, alpha, some = self.X.float(), self.alpha.float(), self.X[:: max(1, len(self.X) // ROUNDING_AT)]
-        difference = self.kernel.multiply(some.float(), X, alpha) - self.kernel.multiply(some, self.X, self.alpha)
+        X, some = self.X.float(), self.X[:: max(1, len(self.X) // ROUNDING_AT)]
+        sweeps = [(share, LoopSweep(kernel, X[:0], X)) for share, kernel in self.kernel.terms]
+        difference = self._rounded(sweeps, some) - self.kernel.multiply(some, self.X, self.alpha)
         noise = math.sqrt(len(self.X) * min(self.lams))
         good = float(difference.pow(2).mean().sqrt()) <= min(LARGEST_ROUNDING, SHARE_OF_NOISE * noise)
-        return (X, alpha) if good else None
+        return sweeps if good else None
 
     def similarities(self, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """α_j k(x_j, x), (x, outputs, j), which sum to f(x), and k(x_j, x), (x, j), for all rows j of the machine."""

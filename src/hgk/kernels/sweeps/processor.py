@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
@@ -178,6 +179,12 @@ class LoopSweep:
         self.X = X
         self.maps, self.weights = self.layout.maps_of(kernel.W), self.layout.weights_of(kernel.W)
         self.other = self._mapped(X if Z is None else Z)
+
+    def on(self, X: torch.Tensor) -> LoopSweep:
+        """The sweep of other rows x; what was made of the rows z is shared."""
+        other = copy(self)
+        other.X, other.symmetric = X, False
+        return other
 
     def _mapped(self, rows: torch.Tensor) -> np.ndarray:
         """Rows as the loops take them: centred, and below their columns those of the mapped nodes."""
