@@ -155,6 +155,7 @@ def histories():
         told["centres"] = HGKRegressor(random_state=0).fit(X, y)
         with default_settings(divided=100, leaf_rows=(30,), leaf_steps=(2, 2), centres_beside=20):
             told["leaves"] = HGKRegressor(random_state=0).fit(X, y)
+    told["compressed"] = told["guarded"].compress(0.5)
     return told
 
 

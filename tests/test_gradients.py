@@ -298,11 +298,11 @@ def test_the_judge_is_the_machine_without_the_rows_set_aside():
 
 
 def test_the_width_follows_the_rows_where_detail_is_to_be_had():
-    """A detailed function without noise, and hardly learned weights: a narrower kernel predicts better."""
+    """Of hardly learned weights: a narrower kernel is better for fine detail without noise, not for a noisy plane."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (1500, 2))
-    for noise, exponent in ((0, Settings().narrowing[1]), (3, 0.0)):
-        y = np.sin(8 * X[:, 0]) * np.cos(8 * X[:, 1]) + noise * rng.standard_normal(1500)
+    detail, plane = np.sin(8 * X[:, 0]) * np.cos(8 * X[:, 1]), X[:, 0] + rng.standard_normal(1500)
+    for y, exponent in ((detail, Settings().narrowing[1]), (plane, 0.0)):
         with default_settings(effort=LearningEffort(9, 3, 60)):
             model = HGKRegressor(architecture=two_layers(2, 2, 2), random_state=0).fit(X, y)
         (judged,) = of_kind(model.history_, Judged)
@@ -399,27 +399,32 @@ def test_no_gradient_and_no_width_sees_the_rows_set_aside(asked, monkeypatch):
     monkeypatch.setattr(Averages, "clearly_better", lambda *_: True)  # than plain, after two steps
     with default_settings(effort=LearningEffort(9, 2, 50, 2, 60, 3, 60), several=1):  # all kinds are tried
         model = HGKRegressor(random_state=0).fit(X, y)
-    ((rows, verdict),) = judged
-    aside = {tuple(row) for row in rows[verdict.out].tolist()}
-    watched = {tuple(row) for row in rows[verdict.watched].tolist()}
-    assert len(aside) == 620
-    assert len(watched) == Settings().watched
-    assert not aside & watched
-    # four kinds, two rounds; then those chosen, on all rows
+    (rows, _), _ = judged
+    asides, watches = (
+        [{tuple(row) for row in rows[getattr(judge, part)].tolist()} for _, judge in judged]
+        for part in ("out", "watched")
+    )
+    assert [len(aside) for aside in asides] == [620, 620]
+    assert [len(watched) for watched in watches] == 2 * [Settings().watched]
+    assert not asides[0] & asides[1]
+    assert not any(aside & watched for aside, watched in zip(asides, watches, strict=True))
+    # four kinds without each of two folds, two rounds; then both kernels of those chosen, on all rows
     at = next(i for i, event in enumerate(model.history_) if isinstance(event, Chosen))
     chosen = list(model.history_[at].candidates)
-    assert len(asked) == 8 + len(chosen) > 8
-    assert all(len(run.rows) == len(rows) and run.watched is None for run in asked[8:])
+    assert len(asked) == 16 + 2 * len(chosen) > 16
+    assert all(len(run.rows) == len(rows) and run.watched is None for run in asked[16:])
     steps = [(i, event) for i, event in enumerate(model.history_) if isinstance(event, Step)]
     last_steps = [(i, event.candidate) for i, event in steps if event.fold is None]
     assert min(last_steps)[0] > at
-    assert sorted(candidate for _, candidate in last_steps) == sorted(3 * chosen)
-    for run in asked[:8]:
+    assert sorted(candidate for _, candidate in last_steps) == sorted(6 * chosen)
+    folds = []
+    for run in asked[:16]:
         table = {tuple(row) for row in run.rows.X.tolist()}
-        assert not table & aside
-        assert not table & watched
-        assert {tuple(row) for row in run.watched.X.tolist()} == watched
-    assert not {tuple(row) for row in searched[0].tolist()} & aside
+        folds.append(watches.index({tuple(row) for row in run.watched.X.tolist()}))
+        assert not table & asides[folds[-1]]
+        assert not table & watches[folds[-1]]
+    assert sorted(folds) == 8 * [0] + 8 * [1]
+    assert not {tuple(row) for row in searched[0].tolist()} & (asides[0] | asides[1])
     assert {event.candidate for _, event in steps} == {"all kinds", "oblique", "maps", "warped", REMAINDER}
 
 

@@ -14,6 +14,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # Imports go one way: a module may import from those above it in this list.
 ORDER = [
+    "imports",
     "texts",
     "storable",
     "events",

@@ -50,7 +50,7 @@ def test_what_is_left_are_errors_of_machines_that_have_not_seen_the_row(repeated
     count = torch.from_numpy(np.random.default_rng(1).integers(1, 4, len(y)).astype(float)) if repeated else None
     fit, chosen = fit_of(X, y, replace(SETTINGS, judge=100), count)
     left, watched = leftover(fit, chosen, np.random.default_rng(5))
-    (judge,), rows = fit.judges.values(), fit.task.rows
+    (judge, _), rows = fit.judges.values(), fit.task.rows
     order = judge.training[torch.from_numpy(np.random.default_rng(5).permutation(len(judge.training)))]
     halves, c = order.chunk(2), LAM * float(rows.weight.sum())
     expected = []
@@ -79,11 +79,12 @@ def test_columns_that_matter_only_together_are_found_in_what_is_left():
     kernels, _ = fit.kernels_of(trials, 250)
     assert [share for _, share in kernels] == [t.share for t in trials]
     assert len({t.lam for t in trials}) == 1
-    (judge,) = fit.judges.values()
-    error = float(((trials[0].t - fit.task.rows.Y)[judge.out] ** 2).mean())
-    alone = float(((fit.task.rows.Y - fit.task.rows.Y.mean())[judge.out] ** 2).mean())
-    assert error < 0.3 * alone
-    assert last(fit.progress.history, Chosen).risk == pytest.approx(error)
+    errors, variance = [], float(fit.task.rows.Y.var())
+    for judge in fit.judges.values():
+        errors.append(float(((trials[0].t - fit.task.rows.Y)[judge.out] ** 2).mean()))
+        assert errors[-1] < 0.3 * variance
+    # of the first fold, whose rows no gradient of the remainder has seen
+    assert last(fit.progress.history, Chosen).risk == pytest.approx(errors[0])
 
 
 def test_where_nothing_is_left_but_noise_the_trials_stay():

@@ -10,7 +10,6 @@ tracebacks.
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from typing import Annotated, Any
@@ -21,6 +20,7 @@ from typer.main import get_command
 
 from hgk import __version__
 from hgk.cli.expected import EXPECTED, Unusable
+from hgk.imports import imported
 from hgk.texts import printable
 
 # What the help says of each command; its module is imported when it is called.
@@ -54,7 +54,7 @@ class Lazy(TyperGroup):
 def command(name: str) -> Any:
     """The command of its module, or one that says what is missing."""
     try:
-        module = importlib.import_module(f"hgk.cli.{name}")
+        module = imported(f"hgk.cli.{name}")
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] == "hgk":
             raise

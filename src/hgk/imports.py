@@ -1,0 +1,24 @@
+"""Imports that take seconds, during which Ctrl-C ends the program with one line."""
+
+from __future__ import annotations
+
+import os
+import signal
+from importlib import import_module
+from types import ModuleType
+
+
+def imported(name: str) -> ModuleType:
+    """The module; Ctrl-C ends all at once meanwhile, since not every package lets it through."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+    try:
+        return import_module(name)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _leave(*_: object) -> None:
+    os.write(2, b"hgk: stopped.\n")
+    os._exit(130)
