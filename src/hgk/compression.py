@@ -16,7 +16,7 @@ import torch
 from hgk.events import CompressedTo
 from hgk.machines import Compression, Exact, Machine, OfClasses, Rows, Sum, train, train_classes
 from hgk.model import Model
-from hgk.targets import Classes, Target
+from hgk.targets import Classes, Quantiles, Target
 
 # Rows that have no say: a share of all, and at most so many.
 SHARE_JUDGED, MOST_JUDGED = 0.2, 2000
@@ -42,25 +42,35 @@ def compressed(model: Model, tolerance: float) -> Model:
     index = torch.from_numpy(rng.permutation(len(training.rows))[:MOST_ROWS])
     rows, judged = training.rows[index], torch.arange(min(MOST_JUDGED, max(1, int(SHARE_JUDGED * len(index)))))
     g = _without(model, rows[len(judged) :])
-    before = _error(model.target, g(rows.X[judged]) if g else model.leave_one_out()[index[judged]], clip, rows[judged])
+    there, t_0 = rows[judged], g(rows.X[judged]) if g else model.leave_one_out()[index[judged]]
+    known = t_0.isfinite().all(1)  # a fit that was stopped early has not held out all rows
+    there, before = there[known], _losses(model.target, t_0[known], clip, there[known])
 
-    def share_and_error() -> tuple[float, float]:
+    def share_and_losses() -> tuple[float, torch.Tensor]:
         trial = Compression(machine.kernel, rows.X, (g or machine)(rows.X), rows.weight.index_fill(0, judged, 0.0), rng)
         others = len(rows) - len(judged)
         for t in trial.blocks(int(MOST_CENTRES * others)):
-            error = _error(model.target, t[judged], clip, rows[judged])
-            if error <= (1 + tolerance) * before:
-                return len(trial.index) / others, error
+            losses = _losses(model.target, t[judged][known], clip, there)
+            if there.mean(losses - before)[0] <= tolerance * there.mean(before)[0]:
+                return len(trial.index) / others, losses
         return 1.0, before
 
-    share, after = share_and_error()
+    share, after = share_and_losses()
     if share < 1:
         centres = Compression(machine.kernel, rows.X, machine(rows.X), rows.weight, rng)
         *_, _ = centres.blocks(int(np.ceil(share * len(rows))))
         small = replace(model, machine=centres.compressed(machine), training=None, memo={})
     else:
         small = model.compact()
-    told = CompressedTo(kept=len(small.machine.X), of=len(training.rows), rows=len(judged), before=before, after=after)
+    risk, (more, spread) = there.mean(before)[0], there.mean(after - before)
+    told = CompressedTo(
+        kept=len(small.machine.X),
+        of=len(training.rows),
+        rows=len(there),
+        before=risk,
+        after=risk + more,
+        spread=spread,
+    )
     return replace(small, history=(*model.history, told))
 
 
@@ -75,13 +85,14 @@ def _without(model: Model, rows: Rows) -> Machine | None:
     return None
 
 
-def _error(target: Target, t: torch.Tensor, clip: float, rows: Rows) -> float:
-    """Of classes the log-loss, of quantiles the pinball loss, else the mean squared error of scaled labels."""
-    known = t.isfinite().all(1)  # a fit that was stopped early has not held out all rows
-    t, rows = t[known].clamp(-clip, clip), rows[known]
+def _losses(target: Target, t: torch.Tensor, clip: float, rows: Rows) -> torch.Tensor:
+    """Row by row: of classes the log-loss, of quantiles the pinball loss, else the squared error of scaled labels."""
+    t = t.clamp(-clip, clip)
     if isinstance(target, Classes):
         p, number = target.probabilities(t), (rows.Y[:, 0] > 0).long() if target.single else rows.Y.argmax(1)
-        mine = torch.from_numpy(p).gather(1, number[:, None])[:, 0]
-        return rows.mean(-mine.clamp_min(1e-300).log())[0]
-    measured = target.measures(target.decode(t), rows)
-    return measured.get("pinball", measured.get("risk", float("nan")))
+        return -torch.from_numpy(p).gather(1, number[:, None])[:, 0].clamp_min(1e-300).log()
+    r = rows.Y - target.decode(t)
+    if isinstance(target, Quantiles):
+        levels = torch.from_numpy(target.levels)
+        return torch.maximum(levels * r, (levels - 1) * r).mean(1)
+    return (r**2).sum(1)

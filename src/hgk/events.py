@@ -341,18 +341,24 @@ class Counted(Event):
 @storable
 @dataclass(frozen=True, kw_only=True)
 class CompressedTo(Event):
-    """Rows that a compressed model has kept, and its error on rows that had no say, before and after."""
+    """Rows that a compressed model has kept, and its error on rows that had no say, before and after.
+
+    ``spread`` is the standard error of the difference.
+    """
 
     kept: int
     of: int
     rows: int
     before: Number
     after: Number
+    spread: Number
 
     @property
     def words(self) -> str:
-        more = 100 * (self.after / self.before - 1) if self.before and self.after else 0.0
-        return f"{self.kept} of {self.of} rows; the error on {self.rows} rows that had no say changed by {more:+.2g} %"
+        unit = 100 / self.before if self.before else 0.0
+        more, spread = unit * ((self.after or 0.0) - (self.before or 0.0)), unit * (self.spread or 0.0)
+        changed = f"changed by {more:+.2g} % ± {spread:.2g} %"
+        return f"{self.kept} of {self.of} rows; the error on {self.rows} rows that had no say {changed}"
 
 
 # --------------------------------------------------------------------------------------------------- what they tell

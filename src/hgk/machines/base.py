@@ -26,8 +26,9 @@ from hgk.kernels.sweeps.processor import LoopSweep
 from hgk.machines.rows import Rows
 from hgk.storable import expect, real
 
-# Rows from which predictions are computed in single precision, rows at which its rounding is measured, and how large
-# that may be: in the unit of labels, and as a share of the noise.
+# Rows from which predictions are computed in single precision (with fewer, it takes longer to load the loops than to do
+# without), rows at which its rounding is measured, and how large that may be: in the unit of labels, and as a share of
+# the noise.
 ROUNDED_FROM, ROUNDING_AT = 1000, 32
 LARGEST_ROUNDING, SHARE_OF_NOISE = 1e-4, 0.03
 # From rows x to f^(-i)(x), (outputs, x, i).
@@ -61,6 +62,8 @@ class Machine(ABC):
 
     kernel: Kernel
     lam: float
+    rounded_from: ClassVar[int] = ROUNDED_FROM
+
     X: torch.Tensor
     alpha: torch.Tensor
     ridge_added: float = 0.0
@@ -88,7 +91,7 @@ class Machine(ABC):
 
     def __call__(self, X: torch.Tensor) -> torch.Tensor:
         # until the loops have been compiled nobody waits for them
-        wanted = X.device.type == "cpu" and len(self.X) >= ROUNDED_FROM and processor.at_hand()
+        wanted = X.device.type == "cpu" and len(self.X) >= self.rounded_from and processor.at_hand()
         if not wanted or self.in_single is None:
             return self.kernel.multiply(X, self.X, self.alpha)
         return self._rounded(self.in_single, X)

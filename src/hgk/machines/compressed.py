@@ -43,6 +43,8 @@ class Compressed(Sum):
 
     bound: float = 1.0
 
+    rounded_from = 1  # it is made to be fast
+
     @property
     def clip(self) -> float:
         return self.bound
