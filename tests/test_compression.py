@@ -132,6 +132,28 @@ def test_every_kind_of_label(case):
     assert np.mean(np.abs(after - before)) < 0.2 * before.std()
 
 
+@pytest.mark.parametrize("loss", ["hinge", "quantiles"])
+def test_what_was_trained_on_all_rows_is_not_flattered_by_them(loss):
+    """Other losses have no machine without the rows that have no say; new rows tell what compression cost."""
+    X, y = friedman(600)
+    new, y_new = friedman(4000, seed=1)
+    if loss == "quantiles":
+        model = HGKQuantileRegressor("plain", quantiles=[0.2, 0.8], random_state=0).fit(X, y)
+    else:
+        y, y_new = y > 14, y_new > 14
+        model = HGKClassifier("plain", loss="hinge", random_state=0).fit(X, y)
+    small = model.compress(0.01)
+    errors = []
+    for one in (model, small):
+        if loss == "hinge":
+            errors.append(-np.log(one.predict_proba(new)[np.arange(4000), y_new.astype(int)]).mean())
+        else:
+            r = y_new[:, None] - one.predict(new)
+            errors.append(np.maximum(np.array([0.2, 0.8]) * r, np.array([-0.8, -0.2]) * r).mean())
+    assert last(small.history_, CompressedTo).kept < 600
+    assert errors[1] < 1.02 * errors[0]
+
+
 def test_where_half_the_rows_are_not_enough_all_stay():
     """A function as fine as the rows, without noise, has no shorter form."""
     X = np.random.default_rng(0).uniform(-1, 1, (150, 1))

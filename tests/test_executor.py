@@ -12,7 +12,7 @@ import torch
 
 from cases import random_rows
 from hgk import Adam, Algorithm1, inhomogeneous, two_layers
-from hgk.arrays import threads
+from hgk.arrays import threads, threads_for
 from hgk.executor import Request, SideBySide, Threads
 from hgk.progress import Progress
 
@@ -322,3 +322,19 @@ def test_a_second_ctrl_c_interrupts(executor):
             executor.run([impatient, lambda: until(lambda: progress.aborted)])
     assert progress.aborted
     assert time.monotonic() - begun < PATIENCE
+
+
+def test_threads_that_take_one_thread_at_the_same_time_leave_the_setting_as_it_was():
+    """As two predictions of a server: the first to come is not the last to go."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        first, second = threads_for(1), threads_for(1)
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert torch.get_num_threads() == 1
+        second.__exit__(None, None, None)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

@@ -30,10 +30,10 @@ from hgk.executor import Threads
 from hgk.inputs import STEPS_PER_COLUMN, Encoder, Reader
 from hgk.kernels import HierarchicalKernel, Rough
 from hgk.learners import Default, Settings
-from hgk.learners.default.average import Averages, Trial, choose_kinds
+from hgk.learners.default.average import Averages, Trial, choose_kinds, trial_of
 from hgk.learners.default.effort import LearningEffort, usual_effort
-from hgk.learners.default.judge import Judge, judge_lams
-from hgk.learners.default.kinds import columns_of, kinds_for, warped
+from hgk.learners.default.judge import Judge, Verdict, judge_lams
+from hgk.learners.default.kinds import columns_of, kinds_for, plain_kernel, warped
 from hgk.learners.default.learner import Fit
 from hgk.learners.default.remainder import REMAINDER
 from hgk.machines import OnCentres, Rows, clipped_risk
@@ -710,3 +710,29 @@ def test_weights_of_no_weight_do_not_matter():
     model = HGKRegressor("plain", random_state=0).fit(X, y, sample_weight=weight)
     without = HGKRegressor("plain", random_state=0).fit(X[weight == 1], y[weight == 1])
     np.testing.assert_allclose(model.predict(X), without.predict(X), atol=1e-9)
+
+
+def test_folds_that_have_tried_other_widths_or_lams_are_judged_by_what_they_share():
+    """Of repeated rows one fold may have more than another, enough for a second width."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (60, 2)), rng.uniform(-1, 1, (60, 1))
+    rows = Rows(torch.from_numpy(X), torch.from_numpy(y), torch.ones(60, dtype=torch.float64))
+    task, settings = task_of(rows, lams=(1e-3, 0.1)), Settings()
+    judges = {fold: Judge.of(task, fold, rng, settings) for fold in (0, 1)}
+    n = settings.judged_lams
+    kernel = plain_kernel(task.features)
+
+    def verdict(risks, fold):
+        return Verdict(kernel, 10, 0.1, risks, torch.full((*risks.shape, len(judges[fold].out), 1), 0.1).double())
+
+    first, second = torch.full((2, n), 1.0), torch.full((1, n), 1.0)
+    first[0, 3], second[0, 3], first[1, 5] = 0.5, 0.5, 0.0
+    trial = trial_of("maps", [verdict(first, 0), verdict(second, 1)], task, judges, settings, Progress())
+    assert trial.exponent == 0.0
+    assert trial.lam == pytest.approx(float(judge_lams(task, settings)[3]))
+    # neither fold has resolved what the other has: all λ are
+    first, second = (torch.full((1, n), torch.inf) for _ in range(2))
+    first[0, 2], second[0, 9] = 0.5, 0.5
+    trial = trial_of("maps", [verdict(first, 0), verdict(second, 1)], task, judges, settings, Progress())
+    risks = sum(judge(kernel, task, 10, complete=True)[0] for judge in judges.values())
+    assert trial.lam == pytest.approx(float(judge_lams(task, settings)[int(risks[0].argmin())]))

@@ -114,22 +114,41 @@ def test_a_kernel_takes_the_loops_where_many_products_follow_or_rows_are_many(mo
     assert len(taken) == 2
 
 
-def test_products_are_at_hand_when_a_thread_has_compiled_them(monkeypatch):
-    begun, loops = [], processor_loops()
-    monkeypatch.setattr(processor, "kept_on_disk", lambda function: False)
-    monkeypatch.setattr(processor, "_begun", begun)
-    monkeypatch.setattr(loops, "add_products", compiled_once(nogil=True)(loops.add_products.py_func))
-    assert not processor.at_hand()
-    assert len(begun) == 1
-    begun[0].join()
-    assert processor.at_hand()
-    assert len(begun) == 1
-
-
-def processor_loops():
+@pytest.fixture
+def loops(monkeypatch):
+    """As in a process that has not compiled them."""
     from hgk.kernels.sweeps import loops
 
+    monkeypatch.setattr(loops, "add_products", compiled_once(nogil=True)(loops.add_products.py_func))
+    monkeypatch.setattr(processor, "_compiling", [])
     return loops
+
+
+def test_products_are_at_hand_when_another_process_has_kept_them(loops, monkeypatch):
+    kept = []
+    monkeypatch.setattr(processor, "kept_on_disk", lambda function: bool(kept))
+    monkeypatch.setattr(processor, "_COMPILE", "import hgk.kernels.sweeps.processor")
+    assert not processor.at_hand()
+    (started,) = processor._compiling
+    kept.append(True)  # an index without what it is of
+    assert started.poll() is not None or not processor.at_hand()
+    assert started.wait() == 0
+    assert processor.at_hand()
+    assert len(processor._compiling) == 1
+
+
+def test_what_the_process_runs_compiles_products(loops):
+    assert not loops.add_products.signatures
+    exec(processor._COMPILE, {})
+    assert len(loops.add_products.signatures) == 1
+    assert processor.at_hand()
+
+
+def test_where_nothing_can_be_kept_no_process_is_started(loops, monkeypatch):
+    monkeypatch.setattr(processor, "can_be_kept", lambda function: False)
+    monkeypatch.setattr(processor, "kept_on_disk", lambda function: False)
+    assert not processor.at_hand()
+    assert not processor._compiling
 
 
 @each_taken

@@ -50,6 +50,16 @@ def test_what_predictions_keep_is_not_pickled():
     assert np.array_equal(pickle.loads(pickle.dumps(model)).predict(rows.X.numpy()), t)
 
 
+def test_a_row_too_large_for_single_precision_is_predicted_in_double():
+    """0 · ∞ is no number: nodes that do not see a column have weight 0 there."""
+    machine = train(random_kernel(ARCHITECTURES["smooth and rough"]), rows_of(N), 1e-4)
+    new = rows_of(5, seed=5).X
+    new[:, 1] = torch.tensor([2e19, 1e30, 1e39, -1e76, 0.0], dtype=torch.float64)
+    assert machine.in_single is not None
+    assert bool(machine(new).isfinite().all())
+    assert torch.equal(machine(new), machine.kernel.multiply(new, machine.X, machine.alpha))
+
+
 def test_where_next_to_no_noise_is_assumed_double_precision_is_taken():
     machine, new = train(mean_of("all kinds", "smooth and rough"), rows_of(N), 1e-15), rows_of(50, seed=5).X
     assert machine.in_single is None

@@ -3,7 +3,7 @@
 A part of the rows has no say: a machine g like the model's, trained without them, is compressed to g_C on more and more
 centres, until the error of g_C on these rows is hardly larger than that of g. Then f is compressed to as large a share
 of all rows. Where there is no such g at hand, with losses other than least squares and the logistic one and on centres,
-g is f, and its error is that of predictions without single rows.
+g is f. It has seen these rows, and f_C has not, so that the difference of their errors is rather too large.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from hgk.arrays import require_memory
 from hgk.events import CompressedTo
 from hgk.machines import Compression, Exact, Machine, OfClasses, Rows, Sum, train, train_classes
 from hgk.model import Model
@@ -20,6 +21,8 @@ from hgk.targets import Classes, Quantiles, Target
 
 # Rows that have no say: a share of all, and at most so many.
 SHARE_JUDGED, MOST_JUDGED = 0.2, 2000
+# What their weights amount to below which nothing is decided.
+FEWEST_EFFECTIVE = 20
 # Rows that centres are chosen from, at most.
 MOST_ROWS = 20_000
 # The share of the rows beyond which there is nothing to win.
@@ -34,44 +37,41 @@ def compressed(model: Model, tolerance: float) -> Model:
     training, machine = model.need_training("Compression needs"), model.machine
     if not (isinstance(machine, Sum) and machine.compressible):
         raise ValueError(
-            f"A model whose machine is {type(machine).__name__} was given to compress, which takes a sum over one set "
-            "of rows; a model in leaves looks at one leaf of each partition already, so save it as it is."
+            f"A model whose machine is {type(machine).__name__} was given to compress, which takes a sum of one kernel "
+            "over one set of rows; a model in leaves looks at one leaf of each partition already, so save it as it is."
         )
-    rng, clip = np.random.default_rng(0), machine.clip
     model = replace(model, target=model.calibrated, memo={})
-    index = torch.from_numpy(rng.permutation(len(training.rows))[:MOST_ROWS])
-    rows, judged = training.rows[index], torch.arange(min(MOST_JUDGED, max(1, int(SHARE_JUDGED * len(index)))))
-    g = _without(model, rows[len(judged) :])
-    there, t_0 = rows[judged], g(rows.X[judged]) if g else model.leave_one_out()[index[judged]]
-    known = t_0.isfinite().all(1)  # a fit that was stopped early has not held out all rows
-    there, before = there[known], _losses(model.target, t_0[known], clip, there[known])
-
-    def share_and_losses() -> tuple[float, torch.Tensor]:
-        trial = Compression(machine.kernel, rows.X, (g or machine)(rows.X), rows.weight.index_fill(0, judged, 0.0), rng)
-        others = len(rows) - len(judged)
-        for t in trial.blocks(int(MOST_CENTRES * others)):
-            losses = _losses(model.target, t[judged][known], clip, there)
-            if there.mean(losses - before)[0] <= tolerance * there.mean(before)[0]:
-                return len(trial.index) / others, losses
-        return 1.0, before
-
-    share, after = share_and_losses()
+    rng = np.random.default_rng(0)
+    rows = training.rows[torch.from_numpy(rng.permutation(len(training.rows))[:MOST_ROWS])]
+    require_memory(len(rows), min(len(rows), len(machine.X)) // 2, 4, torch.float64, "Compression")
+    there, share, before, after = _judged(model, machine, rows, tolerance, rng)
     if share < 1:
         centres = Compression(machine.kernel, rows.X, machine(rows.X), rows.weight, rng)
-        *_, _ = centres.blocks(int(np.ceil(share * len(rows))))
+        *_, _ = centres.blocks(min(int(np.ceil(share * len(rows))), len(machine.X)))
         small = replace(model, machine=centres.compressed(machine), training=None, memo={})
     else:
         small = model.compact()
     risk, (more, spread) = there.mean(before)[0], there.mean(after - before)
-    told = CompressedTo(
-        kept=len(small.machine.X),
-        of=len(training.rows),
-        rows=len(there),
-        before=risk,
-        after=risk + more,
-        spread=spread,
-    )
+    kept, of = len(small.machine.X), len(machine.X)
+    told = CompressedTo(kept=kept, of=of, rows=len(there), before=risk, after=risk + more, spread=spread)
     return replace(small, history=(*model.history, told))
+
+
+def _judged(
+    model: Model, machine: Sum, rows: Rows, tolerance: float, rng: np.random.Generator
+) -> tuple[Rows, float, torch.Tensor, torch.Tensor]:
+    """The rows that had no say, the share of the others that are centres (1: too many), and losses before and after."""
+    judged, clip = torch.arange(min(MOST_JUDGED, max(1, int(SHARE_JUDGED * len(rows))))), machine.clip
+    others, there = len(rows) - len(judged), rows[judged]
+    g = _without(model, rows[len(judged) :]) or machine
+    before = _losses(model.target, g(there.X), clip, there)
+    trial = Compression(machine.kernel, rows.X, g(rows.X), rows.weight.index_fill(0, judged, 0.0), rng)
+    most = int(min(MOST_CENTRES * others, len(machine.X) // 2)) if there.size >= FEWEST_EFFECTIVE else 0
+    for t in trial.blocks(most):
+        losses = _losses(model.target, t[judged], clip, there)
+        if there.mean(losses - before)[0] <= tolerance * there.mean(before)[0]:
+            return there, len(trial.index) / others, before, losses
+    return there, 1.0, before, before
 
 
 def _without(model: Model, rows: Rows) -> Machine | None:

@@ -96,9 +96,9 @@ class Inverse:
 
 
 def invert(K: torch.Tensor, Y: torch.Tensor, lam: Lam, s: torch.Tensor, dtype=torch.float64) -> Inverse:
-    """G = (K + nλ S⁻¹)⁻¹, in this precision, from Cholesky's factor in double precision.
+    """G = (K + nλ S⁻¹)⁻¹, in this precision, from Cholesky's factor.
 
-    With G in single precision so is the factor where the matrix is well conditioned, which halves its time.
+    The factor is in double precision, unless G is not and the matrix is well conditioned; then it takes half the time.
     """
     Y, s = Y.double(), s.double()
     c = s.sum() * lam

@@ -20,7 +20,12 @@ def compiled_once(**options: Any) -> Callable[[Callable], Any]:
     return compile_it
 
 
+def can_be_kept(function: Any) -> bool:
+    """Whether there is a place on disk for the machine code of such a function."""
+    return function.stats.cache_path is not None
+
+
 def kept_on_disk(function: Any) -> bool:
-    """Whether another process seems to have left the machine code of such a function."""
-    folder, name = function.stats.cache_path, function.py_func.__qualname__
-    return folder is not None and any(Path(folder).glob(f"*.{name}-*.nbi"))
+    """Whether another process seems to have left it there."""
+    name = function.py_func.__qualname__
+    return can_be_kept(function) and any(Path(function.stats.cache_path).glob(f"*.{name}-*.nbi"))

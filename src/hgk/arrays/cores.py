@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from threadpoolctl import threadpool_limits
@@ -29,7 +29,27 @@ def threads(count: int) -> Iterator[None]:
 def threads_for(n: int, device: torch.device | None = None) -> AbstractContextManager[None]:
     """One thread for problems of few rows, and beside an accelerator; else as many as torch has."""
     alone = n < MANY_ROWS or (device is not None and device.type != "cpu")
-    return threads(1 if alone else torch.get_num_threads())
+    return one_thread() if alone else nullcontext()
+
+
+_alone = threading.Lock()
+_alone_users: list[int] = []
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for torch's operations while anyone is in here: threads of a server predict at the same time."""
+    with _alone:
+        # the first sets it, and all hold the same to be restored by the last
+        _alone_users.append(_alone_users[0] if _alone_users else torch.get_num_threads())
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        with _alone:
+            before = _alone_users.pop()
+            if not _alone_users:
+                torch.set_num_threads(before)
 
 
 _blas = threading.Lock()

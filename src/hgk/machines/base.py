@@ -31,6 +31,8 @@ from hgk.storable import expect, real
 # the noise.
 ROUNDED_FROM, ROUNDING_AT = 1000, 32
 LARGEST_ROUNDING, SHARE_OF_NOISE = 1e-4, 0.03
+# Features up to which there is room for squares times weights in single precision.
+LARGEST_SINGLE = torch.finfo(torch.float32).max ** 0.25
 # From rows x to f^(-i)(x), (outputs, x, i).
 Elsewhere = Callable[[torch.Tensor], torch.Tensor]
 # A share of f, and the kernel, rows and coefficients that it sums over.
@@ -90,9 +92,11 @@ class Machine(ABC):
         return [(share, kernel, self.X, self.alpha) for share, kernel in self.kernel.terms]
 
     def __call__(self, X: torch.Tensor) -> torch.Tensor:
-        # until the loops have been compiled nobody waits for them
-        wanted = X.device.type == "cpu" and len(self.X) >= self.rounded_from and processor.at_hand()
-        if not wanted or self.in_single is None:
+        wanted = X.device.type == "cpu" and len(self.X) >= self.rounded_from
+        known = wanted and all(processor.takes(kernel.architecture) for _, kernel in self.kernel.terms)
+        # until the loops have been compiled nobody waits for them; squares of what is too large are no numbers there
+        fits = known and processor.at_hand() and not bool((X.abs() > LARGEST_SINGLE).any())
+        if not fits or self.in_single is None:
             return self.kernel.multiply(X, self.X, self.alpha)
         return self._rounded(self.in_single, X)
 
@@ -107,8 +111,6 @@ class Machine(ABC):
         That is where rounding, measured at some of the rows, is a small part of the noise that the machine assumes,
         whose standard deviation is √(nλ) for a function of variance 1, and hardly shows among labels in [-1, 1].
         """
-        if not all(processor.takes(kernel.architecture) for _, kernel in self.kernel.terms):
-            return None
         X, some = self.X.float(), self.X[:: max(1, len(self.X) // ROUNDING_AT)]
         sweeps = [(share, LoopSweep(kernel, X[:0], X)) for share, kernel in self.kernel.terms]
         difference = self._rounded(sweeps, some) - self.kernel.multiply(some, self.X, self.alpha)

@@ -6,8 +6,11 @@ for :mod:`hgk.kernels.sweeps.loops`. Products differ from those in double precis
 
 from __future__ import annotations
 
-import threading
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
@@ -17,7 +20,7 @@ import numpy as np
 import torch
 
 from hgk.arrays import Buffers, blocks
-from hgk.arrays.compiling import kept_on_disk
+from hgk.arrays.compiling import can_be_kept, kept_on_disk
 from hgk.executor import Threads
 from hgk.kernels.architecture import Architecture
 from hgk.kernels.nodes.base import LOG2E, Weights
@@ -50,32 +53,36 @@ def suits(architecture: Architecture, X: torch.Tensor) -> bool:
     return X.dtype == torch.float32 and X.device.type == "cpu" and takes(architecture)
 
 
-_compiling = threading.Lock()
-_begun: list[threading.Thread] = []
+_compiling: list[subprocess.Popen] = []
+_COMPILE = """
+import torch
+from hgk.kernels import HierarchicalKernel, two_layers
+from hgk.kernels.sweeps.processor import LoopSweep
+X = torch.zeros(1, 1)
+LoopSweep(HierarchicalKernel.of(two_layers(1, 1), [[1.0]], [1.0]), X, X).multiply(X)
+"""
 
 
 def at_hand() -> bool:
     """Whether products can begin: the loops are compiled, or kept on disk from another time.
 
-    If not, a thread compiles them, which takes some seconds, and products take the plain sweep until it has ended.
+    If not, a process of its own compiles them and keeps them on disk, which takes some seconds. Products take the plain
+    sweep until then, and where nothing can be kept.
     """
     from hgk.kernels.sweeps import loops
 
-    with _compiling:
-        if loops.add_products.signatures or kept_on_disk(loops.add_products):
-            return True
-        if not _begun:
-            _begun.append(threading.Thread(target=_compile_products, name="hgk-compiles"))
-            _begun[0].start()
-        return False
-
-
-def _compile_products() -> None:
-    from hgk.kernels.architecture import two_layers
-    from hgk.kernels.hierarchical import HierarchicalKernel
-
-    X = torch.zeros(1, 1)
-    LoopSweep(HierarchicalKernel.of(two_layers(1, 1), [[1.0]], [1.0]), X, X).multiply(X)
+    if loops.add_products.signatures:
+        return True
+    if _compiling:
+        return _compiling[0].poll() is not None and kept_on_disk(loops.add_products)
+    if kept_on_disk(loops.add_products):
+        return True
+    if can_be_kept(loops.add_products) and sys.executable:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        with suppress(OSError):
+            quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            _compiling.append(subprocess.Popen([sys.executable, "-c", _COMPILE], env=environment, **quiet))  # type: ignore
+    return False
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,13 @@ def kernel_without(chosen: Sequence[Trial], place: int, n: int) -> Kernel:
     return MeanKernel.of(kernels, [trial.share for trial in chosen])
 
 
+def unseen_by(trials: Sequence[Trial], judges: Judges) -> Judges:
+    """The folds of which no kernel used for them has seen the rows set aside: a remainder was learned without the first
+    alone.
+    """
+    return dict(list(judges.items())[:1]) if any(trial.remainder for trial in trials) else judges
+
+
 class Averages:
     """Averages of trials, by their errors on the rows set aside."""
 
@@ -135,9 +142,21 @@ def told(t: torch.Tensor, rows: Rows, refinement: Refinement | None) -> dict[str
 def trial_of(
     name: str, verdicts: Sequence[Verdict], task: Task, judges: Judges, settings: Settings, progress: Progress
 ) -> Trial:
-    """λ and the exponent of the width are chosen on the held-out rows, over all folds."""
+    """λ and the exponent of the width are chosen on the held-out rows, over all folds: of those that all have tried."""
     sizes = [task.rows.weight[judge.out].sum() for judge in judges.values()]
-    risks = torch.stack([verdict.risks * size for verdict, size in zip(verdicts, sizes, strict=True)]).sum(0)
+    tried = min(len(verdict.risks) for verdict in verdicts)
+
+    def over_folds() -> torch.Tensor:
+        return torch.stack([v.risks[:tried] * size for v, size in zip(verdicts, sizes, strict=True)]).sum(0)
+
+    risks = over_folds()
+    if not bool(risks.isfinite().any()):  # every fold has left out the λ that the others have solved
+        again = [
+            judge(v.kernel, task, v.batch, complete=True) for v, judge in zip(verdicts, judges.values(), strict=True)
+        ]
+        verdicts = [replace(v, risks=risk, predictions=t) for v, (risk, t) in zip(verdicts, again, strict=True)]
+        tried = min(len(verdict.risks) for verdict in verdicts)
+        risks = over_folds()
     narrow, best = divmod(int(risks.argmin()), risks.shape[1])
     t = torch.zeros_like(task.rows.Y)
     for verdict, judge in zip(verdicts, judges.values(), strict=True):

@@ -58,23 +58,24 @@ class Judge:
         return cls(rest[watched:], rest[-settings.judge :], out, rest[:watched], complete, settings)
 
     def __call__(
-        self, kernel: HierarchicalKernel, task: Task, batch: int | None = None, c: float = 1.0
+        self, kernel: HierarchicalKernel, task: Task, batch: int | None = None, c: float = 1.0, complete: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Risks and clipped predictions on the rows set aside, for every exponent of the width and every λ.
 
         The exponents are tried where the weights were learned on a ``batch`` of far fewer rows; with several folds it
         has most. c = nλ, which for a Gaussian process is the variance of the noise, is the same for the smaller
-        machine and for the one on all rows. With several folds every λ is resolved, since one that cannot win in a fold
-        may win in the mean. With many outputs λ are tried around the ``c`` that the weights were learned with.
+        machine and for the one on all rows. With few rows, or if ``complete``, every λ is resolved, since one that
+        cannot win in a fold may win in the mean; else those that cannot win have infinite risks. With many outputs λ
+        are tried around the ``c`` that the weights were learned with.
         """
-        return self.solved(kernel.matrix(self.rows_of(task).X.float()), task, batch, c)
+        return self.solved(kernel.matrix(self.rows_of(task).X.float()), task, batch, c, complete)
 
     def rows_of(self, task: Task) -> Rows:
         """Of the machine, and those set aside."""
         return task.rows[torch.cat([self.machine, self.out])]
 
     def solved(
-        self, K: torch.Tensor, task: Task, batch: int | None = None, c: float = 1.0
+        self, K: torch.Tensor, task: Task, batch: int | None = None, c: float = 1.0, complete: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The same from the kernel's matrix."""
         rows = self.rows_of(task)
@@ -92,7 +93,7 @@ class Judge:
             state = solver.prepare(K if exponent == 0 else K ** (ratio ** (2 * exponent)), rows.weight, fold_of)
             known = min((float(risk.min()) for risk in risks), default=float("inf"))
             near = float(lams[int(risks[-1].argmin())]) if risks else near
-            options = {"clip": task.clip, "complete": self.complete, "near": near, "known": known}
+            options = {"clip": task.clip, "complete": complete or self.complete, "near": near, "known": known}
             solution = solver.solve(state, rows.Y.float(), lams, **options)
             risks.append(solution.risks.to(rows.weight))
             predictions.append(solution.predictions[:, len(self.machine) :].double())

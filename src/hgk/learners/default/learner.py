@@ -34,6 +34,7 @@ from hgk.learners.default.average import (
     mean_lam,
     optimism,
     trial_of,
+    unseen_by,
 )
 from hgk.learners.default.classes import ClassesChoice, choose_loss, logistic_machine
 from hgk.learners.default.division import Division, divided, division_of_loss, judge_division, on_few_centres
@@ -123,8 +124,9 @@ class Fit:
         few, more = self.settings.aside
         if self.task.rows.given < self.settings.few:
             return few
-        wanted = self.wanted.problem.exact and not self.wanted.target.classes
-        return more if self.exact and wanted and self.learner.budget is None else 1
+        wanted = self.wanted.problem.exact and not self.wanted.target.classes and self.learner.budget is None
+        undivided = self.exact and len(self.task.whole) <= self.settings.divided
+        return more if wanted and undivided else 1
 
     def learn(self) -> Learned:
         plain = self.refine() if self.wanted.problem.exact else None
@@ -149,7 +151,7 @@ class Fit:
             learned = self.divide(chosen, division)
             if learned is not None:
                 return learned
-        refinement = Averages(self.task, self.judges).refinement(chosen)
+        refinement = Averages(self.task, unseen_by(chosen, self.judges)).refinement(chosen)
         refined = refinement is not None and refinement.simplest is refinement
         machine = self.train(chosen, self.task if refined else self.wanted, seconds)
         return Learned(machine, refinement if refined else self.wanted.target)  # type: ignore[arg-type]
@@ -269,7 +271,7 @@ class Fit:
         """Of the machine on all rows and of leaves, in proportion to their shares."""
         ratio, share = 1.0, 1.0 if division is None else division.share
         if self.exact and share:
-            ratio = optimism(chosen, self.task, self.judges, self.settings)
+            ratio = optimism(chosen, self.task, unseen_by(chosen, self.judges), self.settings)
         if division is not None:
             ratio = share * ratio + (1 - share) * division.optimism
         if self.exact or division is not None:

@@ -24,7 +24,7 @@ import torch
 
 from hgk.events import Chosen
 from hgk.kernels import HierarchicalKernel, pruned
-from hgk.learners.default.average import PLAIN, Averages, Trial, kernel_without, mean_lam
+from hgk.learners.default.average import PLAIN, Averages, Trial, kernel_without, mean_lam, unseen_by
 from hgk.learners.default.judge import judge_lams
 from hgk.machines import Rows, train
 from hgk.optimisers import Adam
@@ -63,10 +63,8 @@ def with_remainder(fit: Fit, chosen: list[Trial], budget: Budget | None) -> list
         if better is None:
             break
         chosen = better
-        first = dict(list(fit.judges.items())[:1])
-        fit.progress.report(
-            Chosen(candidates=tuple(t.name for t in chosen), **Averages(fit.task, first).told(chosen))  # type: ignore[arg-type]
-        )
+        told = Averages(fit.task, unseen_by(chosen, fit.judges)).told(chosen)
+        fit.progress.report(Chosen(candidates=tuple(t.name for t in chosen), **told))  # type: ignore[arg-type]
     return chosen
 
 
@@ -175,6 +173,7 @@ class Joined:
 
     def __call__(self, part: float, best: int | None = None) -> tuple[torch.Tensor, int]:
         """Predictions of the rows set aside with this part, and the number of their λ, the best unless given."""
-        risks, t = self.judge.solved(torch.lerp(self.K, self.K_r, part), self.task, c=self.c)
+        given = best is not None
+        risks, t = self.judge.solved(torch.lerp(self.K, self.K_r, part), self.task, c=self.c, complete=given)
         best = int(risks[0].argmin()) if best is None else best
         return t[0, best], best
