@@ -8,9 +8,9 @@ import torch
 
 from cases import ARCHITECTURES, D, random_kernel
 from hgk import HGKRegressor
-from hgk.kernels import MeanKernel
+from hgk.kernels import HierarchicalKernel, MeanKernel
 from hgk.kernels.sweeps import processor
-from hgk.machines import MeanOfMachines, Rows, base, train
+from hgk.machines import MeanOfMachines, Rows, base, exact, train
 
 N = base.ROUNDED_FROM
 
@@ -74,3 +74,24 @@ def test_otherwise_double_precision_is_taken(case, monkeypatch):
     machine = train(random_kernel(ARCHITECTURES[name]), rows_of(N - 1 if case == "few rows" else N), 1e-4)
     new = rows_of(50, seed=5).X
     assert torch.equal(machine(new), machine.kernel.multiply(new, machine.X, machine.alpha))
+
+
+def test_functions_without_single_rows_round_where_the_machine_may(monkeypatch):
+    """Where its own kernel matrix may be computed in single precision, so may theirs."""
+    rows, index, new = rows_of(400), torch.arange(0, 400, 7), rows_of(30, seed=5).X
+    machine = train(mean_of("all kinds", "smooth and rough"), rows, 1e-3)
+
+    def told():
+        values, elsewhere = machine.without_one(rows, index)
+        return values, elsewhere(new), machine.leave_two_out(rows, index[:9])
+
+    exactly, precisions = told(), set()
+    compute = HierarchicalKernel.matrix
+    monkeypatch.setattr(exact, "WORTH_IT", 100)
+    monkeypatch.setattr(
+        HierarchicalKernel, "matrix", lambda self, X, Z=None: precisions.add(X.dtype) or compute(self, X, Z)
+    )
+    for one, other in zip(told(), exactly, strict=True):
+        assert one.dtype == torch.float64
+        np.testing.assert_allclose(one, other, atol=1e-4)
+    assert precisions == {torch.float32}

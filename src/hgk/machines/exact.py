@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -72,7 +72,8 @@ class Exact(Sum):
             where, solver = place[part][asked], Cholesky()
             what = "A kernel matrix, its factor and its inverse"
             require_memory(len(part), len(part), FACTORED, rows.X.dtype, what, rows.X.device)
-            state = solver.prepare(self.kernel.matrix(mine.X), mine.weight, overwrite=True)
+            matrix = matrix_of(self.kernel, mine, self.lam)
+            state = solver.prepare(matrix(mine.X), mine.weight, overwrite=True)
             c, root = state.system.n * self.lam, state.system.root
             factor = solver.factor(state, c)
             del state
@@ -84,12 +85,12 @@ class Exact(Sum):
             t = self.kernel.multiply(rows.X[index], mine.X, root * beta)
             t[where] = inside * (mine.Y[asked] - m * change) + (1 - inside) * t[where]
             predicted += t / len(self.parts)
-            shifts.append((mine.X, root, columns, root[asked] * inside * change / len(self.parts), where))
+            shifts.append((matrix, mine.X, root, columns, root[asked] * inside * change / len(self.parts), where))
 
         def elsewhere(X: torch.Tensor) -> torch.Tensor:
             t = self(X).T[:, :, None].repeat(1, 1, len(index))
-            for X_part, root, columns, change, where in shifts if len(X) else ():
-                solved = self.kernel.matrix(X, X_part).mul_(root.T) @ columns
+            for matrix, X_part, root, columns, change, where in shifts if len(X) else ():
+                solved = matrix(X, X_part).mul_(root.T) @ columns
                 for output, by in zip(t, change.T, strict=True):
                     output[:, where] -= solved * by
             return t
@@ -114,11 +115,12 @@ class Exact(Sum):
         place[part] = torch.arange(len(part))
         inside, at = place[index] >= 0, place[index].clamp(min=0)
         require_memory(len(part), len(part), FACTORED, rows.X.dtype, "A kernel matrix and its Cholesky factor")
-        state = solver.prepare(self.kernel.matrix(mine.X), mine.weight, overwrite=True)
+        matrix = matrix_of(self.kernel, mine, self.lam)
+        state = solver.prepare(matrix(mine.X), mine.weight, overwrite=True)
         c = state.system.n * self.lam
         root, factor, m = state.system.root, solver.factor(state, c), mine.repetitions[at]
         # G k(x_j) for rows outside the part, the columns of G for those inside; then the rows of ``index``
-        right = self.kernel.matrix(mine.X, rows.X[index])
+        right = matrix(mine.X, rows.X[index])
         right[:, inside] = 0.0
         right[at[inside], inside.nonzero()[:, 0]] = 1.0
         G = (root * factor.multiply(root * right))[at].T  # G[i, j]: what row i has to do with row j of the part
@@ -174,6 +176,13 @@ def single_suffices(kernel: Kernel, rows: Rows, lam: float) -> bool:
         and not in_place(n)
         and c > 2 * a * 2.0**-23 * n**0.5
     )
+
+
+def matrix_of(kernel: Kernel, rows: Rows, lam: float) -> Callable[..., torch.Tensor]:
+    """K(X, Z) in double precision, computed in single precision where that suffices for a machine on these rows."""
+    if not single_suffices(kernel, rows, lam):
+        return kernel.matrix
+    return lambda X, Z=None: kernel.matrix(X.float(), None if Z is None else Z.float()).to(X)
 
 
 def _solve_in_single(kernel: Kernel, rows: Rows, lam: float):

@@ -308,7 +308,7 @@ def moved_kernels(fit: Fit, chosen: Sequence[Trial], c: float, budget: Budget | 
             )  # fmt: skip
             progress = fit.progress.of(candidate=trial.name, fold=fold)
             lam = c / part / (many * float(rows.weight.mean()))
-            asked.append(Steps(adam, kernel, rows, child, progress, lam=lam))
+            asked.append(Steps(adam, kernel, rows, child, progress, lam=lam, often=fit.often))
     runs = iter(fit.executor.fulfil(asked))
     kernels: dict[str, list[HierarchicalKernel]] = {}
     for trial in learned:
