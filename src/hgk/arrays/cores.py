@@ -15,23 +15,6 @@ from threadpoolctl import threadpool_limits
 MANY_ROWS = 2000
 
 
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """So many threads for torch's operations."""
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(count)
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def threads_for(n: int, device: torch.device | None = None) -> AbstractContextManager[None]:
-    """One thread for problems of few rows, and beside an accelerator; else as many as torch has."""
-    alone = n < MANY_ROWS or (device is not None and device.type != "cpu")
-    return one_thread() if alone else nullcontext()
-
-
 _alone = threading.Lock()
 _alone_users: list[int] = []
 
@@ -50,6 +33,27 @@ def one_thread() -> Iterator[None]:
             before = _alone_users.pop()
             if not _alone_users:
                 torch.set_num_threads(before)
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """So many threads for torch's operations."""
+    if count == 1:
+        with one_thread():
+            yield
+        return
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(count)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def threads_for(n: int, device: torch.device | None = None) -> AbstractContextManager[None]:
+    """One thread for problems of few rows, and beside an accelerator; else as many as torch has."""
+    alone = n < MANY_ROWS or (device is not None and device.type != "cpu")
+    return one_thread() if alone else nullcontext()
 
 
 _blas = threading.Lock()

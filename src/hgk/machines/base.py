@@ -109,7 +109,9 @@ class Machine(ABC):
         """What the compiled loops need of the rows, kernel by kernel, where single precision predicts as well.
 
         That is where rounding, measured at some of the rows, is a small part of the noise that the machine assumes,
-        whose standard deviation is √(nλ) for a function of variance 1, and hardly shows among labels in [-1, 1].
+        whose standard deviation is √(nλ) for a function of variance 1, and hardly shows among labels in [-1, 1]. (Of a
+        machine on fewer rows than it was trained on, √(nλ) with its own rows is less than that, and double precision is
+        taken sooner.)
         """
         X, some = self.X.float(), self.X[:: max(1, len(self.X) // ROUNDING_AT)]
         sweeps = [(share, LoopSweep(kernel, X[:0], X)) for share, kernel in self.kernel.terms]
@@ -212,3 +214,20 @@ class Sum(Machine):
 
     def to(self, device=None, dtype=None):
         return replace(self, X=self.X.to(device=device, dtype=dtype), alpha=self.alpha.to(device=device))
+
+
+class Inseparable(Sum):
+    """A sum of which there are no functions without single rows; ``refusal`` says why."""
+
+    @property
+    @abstractmethod
+    def refusal(self) -> str: ...
+
+    def leave_one_out(self, rows):
+        raise ValueError(self.refusal)
+
+    def without_one(self, rows, index):
+        raise ValueError(self.refusal)
+
+    def leave_two_out(self, rows, index):
+        raise ValueError(self.refusal)

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from hgk.kernels import Kernel
-from hgk.machines.base import Sum
+from hgk.machines.base import Inseparable, Sum
 from hgk.solvers.least_squares import cholesky
 from hgk.storable import expect, storable
 
@@ -32,7 +32,7 @@ FIRST_BLOCK, GROWTH = 32, 0.25
 
 @storable
 @dataclass(frozen=True, eq=False)
-class Compressed(Sum):
+class Compressed(Inseparable):
     """f_C on the centres ``X``. Functions without single rows went with the other rows.
 
     Attributes
@@ -53,13 +53,8 @@ class Compressed(Sum):
         super().check(features, rows)
         expect(self.bound > 0 and rows is None, "a compressed machine has training rows, or no bound of its values")
 
-    def without_one(self, rows, index):
-        raise ValueError(self._refusal())
-
-    def leave_two_out(self, rows, index):
-        raise ValueError(self._refusal())
-
-    def _refusal(self) -> str:
+    @property
+    def refusal(self) -> str:
         return (
             "Functions without single rows were asked for of a compressed model, which does not keep its rows; ask the "
             "model that it was made from."

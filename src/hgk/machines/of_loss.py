@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 
 from hgk.losses import Loss
-from hgk.machines.base import Sum, check_parts_of_rows
+from hgk.machines.base import Inseparable, check_parts_of_rows
 from hgk.machines.rows import Rows
 from hgk.storable import expect, real, storable
 
@@ -16,7 +16,7 @@ from hgk.storable import expect, real, storable
 FINE = 1e-5
 
 
-class ByFolds(Sum):
+class ByFolds(Inseparable):
     """What machines of a loss have in common: predictions by those that were trained without a row's fold are kept.
 
     Attributes
@@ -44,16 +44,8 @@ class ByFolds(Sum):
         """Margins are not clipped: how far they exceed 1 tells them apart."""
         return float("inf") if self.loss is None or self.loss.signs else self.loss.clip(torch.ones(1))
 
-    def leave_one_out(self, rows):
-        raise ValueError(self._refusal())
-
-    def without_one(self, rows, index):
-        raise ValueError(self._refusal())
-
-    def leave_two_out(self, rows, index):
-        raise ValueError(self._refusal())
-
-    def _refusal(self) -> str:
+    @property
+    def refusal(self) -> str:
         return (
             f"Functions without single rows were asked for of a model with the loss {type(self.loss).__name__}; they "
             "are exact for least squares alone, so fit with loss='least_squares'."

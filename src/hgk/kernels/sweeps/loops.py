@@ -9,7 +9,7 @@ E_i = -S_i log₂e for node i, and exponentials that are powers of two:
     top         T = -S log₂e = Σ_i e_i (2^E_i - 1),     e_i = 2 log₂e w_i²
 
 Differences round in proportion to themselves. ‖y‖² + ‖y'‖² - 2⟨y, y'⟩ would take as long, and cancel where a kernel is
-narrow: its exponents err by 10⁻⁷ ‖y‖², and with a small λ predictions by some per cent.
+narrow: its exponents err by 10⁻⁷ ‖y‖², which large coefficients magnify in predictions.
 
 Backwards over the pairs r < c of one batch of rows, with N_i as in :mod:`hgk.kernels.hierarchical`:
 

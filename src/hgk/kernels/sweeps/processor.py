@@ -237,10 +237,8 @@ class LoopSweep:
         """Rows x by as many threads as there is work for; of a symmetric matrix the last have the fewest pairs."""
         n, pairs = len(self.X), len(self.X) * self.other.shape[1]
         workers = max(1, min(torch.get_num_threads(), pairs // WORTH_A_THREAD))
-        # by blocks, whose transposes are written into a symmetric matrix, also where one thread has them all
-        parts = list(
-            blocks(n, max(1, min(ROWS_AT_ONCE, -(-n // (4 * workers))) if workers > 1 or self.symmetric else n))
-        )
+        size = ROWS_AT_ONCE if workers == 1 else min(ROWS_AT_ONCE, -(-n // (4 * workers)))
+        parts = list(blocks(n, size))
         if workers == 1:
             for part in parts:
                 fill(part)

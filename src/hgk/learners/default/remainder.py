@@ -138,8 +138,8 @@ def averaged_with(fit: Fit, chosen: Sequence[Trial], trial: Trial) -> list[Trial
 
     The first fold decides, whose rows the trial's kernel has not seen.
     """
-    folds, task = [Joined(fit, chosen, trial, place) for place in range(len(fit.judges))], fit.task
-    judged, rows = folds[0], folds[0].rows
+    task, judged = fit.task, Joined(fit, chosen, trial, 0)
+    rows = judged.rows
 
     def losses(t: torch.Tensor) -> torch.Tensor:
         return ((t - rows.Y) ** 2).sum(1)
@@ -147,16 +147,17 @@ def averaged_with(fit: Fit, chosen: Sequence[Trial], trial: Trial) -> list[Trial
     ratio = mean_lam(chosen) / trial.lam
     options = [float(np.clip(ratio * factor, *BETWEEN)) for factor in RATIOS]
     results = [judged(option / (1 + option)) for option in options]
-    place = min(range(len(options)), key=lambda i: float(rows.weight @ losses(results[i][0])))
-    part, (t, best) = options[place] / (1 + options[place]), results[place]
+    number = min(range(len(options)), key=lambda i: float(rows.weight @ losses(results[i][0])))
+    part, (t, best) = options[number] / (1 + options[number]), results[number]
     gain, error = rows.mean(losses(judged(0.0)[0]) - losses(t))
     if not gain > CLEARLY * error:
         return None
     everywhere = torch.zeros_like(task.rows.Y)
     everywhere[judged.judge.out] = t
-    for fold in folds[1:]:
+    for place in range(1, len(fit.judges)):
+        fold = Joined(fit, chosen, trial, place)
         everywhere[fold.judge.out] = fold(part, best)[0]
-    trials = [*chosen, replace(trial, share=options[place] * sum(t.share for t in chosen))]
+    trials = [*chosen, replace(trial, share=options[number] * sum(t.share for t in chosen))]
     lam = float(judge_lams(task, fit.settings)[best])
     return [replace(one, lam=lam, t=everywhere) for one in trials]
 
