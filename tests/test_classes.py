@@ -14,12 +14,12 @@ from hgk import HGKClassifier, HierarchicalKernel, isotropic
 from hgk.criteria import LogisticLeaveOneOut
 from hgk.events import ClassesJudged, LossesCompared, last
 from hgk.insight import interval_coverage, scores
-from hgk.learners.default.classes import first_half
 from hgk.logistic import Expansion, log_losses, log_probabilities, zero_or_one
 from hgk.losses import LeastSquaresOrLogistic, Logistic
 from hgk.machines import Exact, OfClasses, Rows, train_classes
 from hgk.solvers import Newton
 from hgk.solvers.classes import solve_classes
+from hgk.targets import first_half
 from tasks import default_settings
 
 COLUMNS = [1, 2, 4]

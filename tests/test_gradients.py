@@ -662,28 +662,52 @@ def test_the_calibration_minimises_the_logarithmic_loss(classes):
     assert found.below == pytest.approx(1.5, rel=0.35)
     column = Y.argmax(1) if classes > 2 else (Y[:, 0] > 0).astype(int)
 
-    # Platt's; several classes share the slopes, and so the rows which speak for them
-    rows = np.bincount(column, minlength=classes) if classes == 2 else np.full(classes, len(column))
-    targets = np.repeat((1 / (rows[column] + 2) / (classes - 1))[:, None], classes, 1)
-    targets[np.arange(500), column] = 1 - 1 / (rows[column] + 2)
-
     def loss(calibration):
-        return -(targets * np.log(calibration.probabilities(t))).sum(1).mean()
+        slopes = np.array([calibration.above, calibration.below])
+        prior = (slopes - 1 - np.log(slopes)).sum()  # as much as one row each
+        return -np.log(calibration.probabilities(t))[np.arange(500), column].sum() + prior
 
     for factor in (0.95, 1.05):
-        assert loss(found) <= loss(Calibration(factor * found.above, found.below)) + 1e-6
-        assert loss(found) <= loss(Calibration(found.above, factor * found.below)) + 1e-6
+        assert loss(found) <= loss(Calibration(factor * found.above, found.below)) + 1e-3
+        assert loss(found) <= loss(Calibration(found.above, factor * found.below)) + 1e-3
     weight = rng.integers(1, 4, 500)
     weighted, repeated = (
         Calibration.of(t, Y, weight),
         Calibration.of(*(np.repeat(a, weight, 0) for a in (t, Y, weight * 0 + 1))),
     )
-    # but for the targets, which go by the rows that the weights amount to
+    # but for the prior, which is one row of those that the weights amount to
     assert weighted.above == pytest.approx(repeated.above, rel=0.03)
     assert weighted.below == pytest.approx(repeated.below, rel=0.03)
     np.testing.assert_allclose(found.probabilities(t).sum(1), 1)
     best = found.probabilities(t).argmax(1)
     assert np.array_equal(best, t.argmax(1) if classes > 2 else (t[:, 0] > 0).astype(int))
+
+
+@pytest.mark.parametrize("estimates", [True, False])
+def test_slopes_claim_what_rows_without_an_error_can_show(estimates):
+    """What n rows that are all right cost does not depend on n: about as much as one wrong row."""
+    rng = np.random.default_rng(0)
+    lost = []
+    for n in (20, 200, 2000):
+        Y = np.where(rng.random((n, 1)) < 0.5, 1.0, -1.0)
+        t = Y * rng.uniform(0.8, 1.0, (n, 1)) * (1 if estimates else 4)
+        found = Calibration.of(t, Y, np.ones(n), estimates=estimates)
+        p = found.probabilities(t)[np.arange(n), (Y[:, 0] > 0).astype(int)]
+        lost.append(-np.log(p).sum())
+    assert min(lost) > 0.1  # nats in all
+    assert max(lost) < 3
+
+
+def test_values_of_the_logistic_loss_are_log_odds_unless_many_rows_deny_it():
+    rng = np.random.default_rng(0)
+    for n, tolerance in ((6, 0.5), (20_000, 0.1)):
+        f = rng.normal(scale=2, size=(n, 1))
+        Y = np.where(rng.random((n, 1)) < 1 / (1 + np.exp(-f)), 1.0, -1.0)
+        found = Calibration.of(f, Y, np.ones(n))
+        assert abs(np.log([found.above, found.below])).max() < tolerance
+        Y = np.where(rng.random((n, 1)) < 1 / (1 + np.exp(-3 * f)), 1.0, -1.0)
+        denied = Calibration.of(f, Y, np.ones(n))
+        assert (abs(np.log([denied.above, denied.below]) - np.log(3)).max() < tolerance) == (n > 6)
 
 
 def test_a_tree_that_was_asked_for_stays_even_without_time():

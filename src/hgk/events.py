@@ -133,8 +133,8 @@ class Refined(Event):
 class Judged(Event):
     """A kind of tree on the rows set aside: its error there, and the criterion that its weights have minimised.
 
-    ``wrong`` is the share of wrong classes; ``risk`` and ``power`` are those of labels of few values, whose columns'
-    errors ``honest`` sums.
+    Of classes ``wrong`` is the share of wrong ones, ``log_loss`` what kinds are compared by. ``risk`` and ``power`` are
+    those of labels of few values, whose columns' errors ``honest`` sums.
     """
 
     criterion: Number
@@ -145,6 +145,7 @@ class Judged(Event):
     rows: int | None = None
     risk: Number = None
     power: Number = None
+    log_loss: Number = None
 
     @property
     def optimism(self) -> float:
@@ -161,6 +162,7 @@ class Chosen(Event):
     risk: Number = None
     wrong: Number = None
     power: Number = None
+    log_loss: Number = None
 
 
 @storable

@@ -114,7 +114,7 @@ def solve_classes(
         if gap <= tol * primal or step == MOST_STEPS:
             break
         if inner >= REFACTOR:
-            inverted = Inverted.of(fast, (C * at.omega).sqrt(), y.shape[1] > 1)
+            inverted = Inverted.of(fast, (C * at.omega).sqrt(), False)
         x, Kx, inner = _conjugate_gradients(fast, C, at, inverted, candidate - alpha, reached - f, LEFT)
         theta = _length(C, at, alpha, x, Kx)
         if not theta:  # by rounding

@@ -2,7 +2,7 @@
 
 from hgk.targets.base import Refinement, Target
 from hgk.targets.calibration import Calibration, Coupling, pairs_of
-from hgk.targets.classes import Classes
+from hgk.targets.classes import FEWEST_CALIBRATED, Classes, first_half
 from hgk.targets.few_values import FewValues
 from hgk.targets.numbers import Numbers
 from hgk.targets.pairs import Pairs

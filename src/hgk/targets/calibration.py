@@ -7,12 +7,14 @@ q = (1 + t) / 2 in [ε, 1 - ε] and a power s > 0 (otherwise s = 0):
     more            p_k proportional to q_k^s exp(g(t_k))
 
 a = b = 0 and s = 1 leave the estimate as it is, which is right where rows repeat and values are cell frequencies. Both
-terms increase in t through 0, so that the most probable class is the one with the largest value. log a, log b and log s
-minimise the mean logarithmic loss on leave-one-out values t, in which a row's label has a part only through the weights
-(with other losses than least squares: on values of rows set aside or of held-out folds). So that few rows without an
-error do not claim certainty, a row counts as its own class with probability 1 - ε and as any other with the rest. For
-two classes, whose rows speak for one slope each, ε = 1/(n_c + 2) for n_c rows of its class (Platt, 1999); several
-classes share both slopes, and ε = 1/(n + 2).
+terms increase in t through 0, so that the most probable class is the one with the largest value. With values t of rows
+that a machine has not seen, in which a row's label has a part only through the weights,
+
+    a, b, s  minimise  Σ_i s_i (-log p_y(t_i)) + Σ_θ (θ - 1 - log θ),        θ = a, b, s
+
+Each slope has the prior of a Gamma distribution with its mode at 1, which weighs as much as one row: values of the
+logistic loss are log-odds already, and few rows without an error do not claim certainty. Many may, far from the border.
+ε = 1/(n + 2) for n rows.
 
 Where all classes are against all, f_kl > 0 speaks for k and f_lk = -f_kl. Were the pair probabilities σ(a f_kl) those
 of one distribution, p_k / (p_k + p_l), then p_l / p_k = exp(-a f_kl), and 1 / p_k = 1 + Σ_l p_l / p_k gives (Price,
@@ -34,8 +36,8 @@ import torch
 from hgk.logistic import log_probabilities
 from hgk.storable import expect, storable
 
-# Slopes beyond e^6 would claim more certainty than any number of rows can show.
-STEEPEST = 6.0
+# Rows that the prior of a slope weighs; logarithms of slopes that a search may come to on its way.
+PRIOR, STEEPEST = 1.0, 12.0
 
 
 @storable
@@ -70,7 +72,7 @@ class Calibration:
             above, below, *power = slopes
             return cls(above, below, power[0] if power else 0.0, least)
 
-        start = [1.0, 1.0, 0.0] if estimates else [1.0, 1.0]
+        start = [0.0, 0.0, 0.0] if estimates else [0.0, 0.0]
         above, below, *power = _fitted(lambda slopes: at(slopes).log(values), start, Y, weight, size)
         return cls(above, below, power[0] if power else 0.0, least)
 
@@ -119,27 +121,19 @@ class Coupling:
 def _fitted(
     log: Callable[[torch.Tensor], torch.Tensor], start: list[float], Y: np.ndarray, weight: np.ndarray, size: float
 ) -> list[float]:
-    """Slopes whose logarithms, from ``start`` by LBFGS, minimise the mean logarithmic loss for labels ±1."""
-    share, classes = torch.from_numpy(weight / weight.sum()), max(2, Y.shape[1])
+    """Slopes whose logarithms, from ``start`` by LBFGS, minimise the formula above over n, for labels ±1."""
+    share = torch.from_numpy(weight / weight.sum())
     column = torch.from_numpy(Y.argmax(1) if Y.shape[1] > 1 else (Y[:, 0] > 0).astype(int))[:, None]
-    targets = _targets(column, share, size, classes)
     theta = torch.tensor(start, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.LBFGS([theta], max_iter=100, line_search_fn="strong_wolfe")
 
     def loss() -> torch.Tensor:
         optimiser.zero_grad()
-        said = log(theta.clamp(-STEEPEST, STEEPEST).exp())
-        value = -(share * (targets * said).sum(1)).sum() + 1e-6 * (theta**2).sum()
+        slopes = theta.clamp(-STEEPEST, STEEPEST).exp()
+        prior = PRIOR * (slopes - 1 - slopes.log()).sum()
+        value = -(share @ log(slopes).gather(1, column)[:, 0]) + prior / size
         value.backward()
         return value
 
     optimiser.step(loss)
     return theta.detach().clamp(-STEEPEST, STEEPEST).exp().tolist()
-
-
-def _targets(column: torch.Tensor, share: torch.Tensor, size: float, classes: int) -> torch.Tensor:
-    """1 - ε for a row's class, the rest for the others."""
-    rows = torch.zeros(classes, dtype=share.dtype).index_add(0, column[:, 0], share) * size
-    rows = rows if classes == 2 else rows.sum().expand(classes)
-    other = (1 / (rows + 2))[column] / (classes - 1)
-    return other.expand(-1, classes).scatter(1, column, 1 - (classes - 1) * other)

@@ -14,6 +14,9 @@ from hgk.storable import expect, storable
 from hgk.targets.base import Target
 from hgk.targets.calibration import Calibration
 
+# Rows from which there are enough to fit slopes to a half of those set aside.
+FEWEST_CALIBRATED = 20
+
 
 @storable
 @dataclass(frozen=True, eq=False)
@@ -113,11 +116,43 @@ class Classes(Target):
         known = t.numpy(), rows.Y.numpy(), rows.weight.numpy(), rows.size
         return replace(self, calibration=Calibration.of(*known, self.estimates))
 
+    def crossed(self, t: torch.Tensor, rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-losses, and squared errors of 2p - 1, where each half of the rows has the slopes of the other."""
+        share, number = first_half(rows), numbers_of_classes(rows)
+        losses, squares = torch.zeros_like(share), torch.zeros_like(share)
+        for mine, other in ((share, 1 - share), (1 - share, share)):
+            index = other.nonzero()[:, 0]
+            part = rows.portion(index, (other * rows.weight)[index]).to(torch.device("cpu"))
+            log = self.fitted(t[index].cpu(), part).calibration.log(t.cpu()).to(t)
+            losses -= mine * log.gather(1, number[:, None])[:, 0]
+            estimate = 2 * log.exp()[:, -rows.Y.shape[1] :] - 1
+            squares += mine * ((estimate - rows.Y) ** 2).sum(1)
+        return losses, squares
+
     def unit(self):
         return np.zeros(len(self.columns)), np.ones(len(self.columns))
 
     def measures(self, t, rows):
         return wrong_classes(t, rows)
+
+
+def numbers_of_classes(rows: Rows) -> torch.Tensor:
+    return rows.Y.argmax(1) if rows.Y.shape[1] > 1 else (rows.Y[:, 0] > 0).long()
+
+
+def first_half(rows: Rows) -> torch.Tensor:
+    """The share of each row's repetitions that are in the first of two halves.
+
+    Single rows take turns within their class; the repetitions of others are divided at random, as new rows would be.
+    """
+    order = numbers_of_classes(rows).cpu().argsort(stable=True)
+    share = torch.zeros(len(rows), dtype=torch.float64)
+    share[order] = (torch.arange(len(rows)) % 2).double()
+    many = rows.repetitions.cpu().round().clamp_min(1).numpy().astype(int)
+    several = np.flatnonzero(many > 1)
+    drawn = np.random.default_rng(0).binomial(many[several], 0.5) / many[several]
+    share[torch.from_numpy(several)] = torch.from_numpy(drawn)
+    return share.to(rows.weight)
 
 
 def _check_texts(values: Any, kind: str) -> None:

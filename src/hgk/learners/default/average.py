@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -15,9 +16,11 @@ from hgk.learners.default.settings import Settings
 from hgk.machines import Rows, clipped_risk, train, wrong_classes
 from hgk.progress import Progress
 from hgk.search import Task
-from hgk.targets import Refinement
+from hgk.targets import FEWEST_CALIBRATED, Classes, Refinement
 
 PLAIN = "plain"
+# Multiples of the smallest squared error up to which log-losses are compared.
+NEARLY = 1.03
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +75,16 @@ class Averages:
         self.index, self.task = held_out(judges), task
         self.rows = task.rows[self.index]
         self.share = self.rows.weight / self.rows.weight.sum()
+        self.known: dict[tuple[Trial, ...], torch.Tensor] = {}
 
     def mean(self, members: Sequence[Trial]) -> torch.Tensor:
         return torch.stack([m.t for m in members]).mean(0)[self.index]
 
     def losses(self, members: Sequence[Trial]) -> torch.Tensor:
-        return ((self.mean(members) - self.rows.Y) ** 2).sum(1)
+        """Squared errors, and of classes log-losses."""
+        if tuple(members) not in self.known:
+            self.known[tuple(members)] = losses_of(self.task, self.mean(members), self.rows)
+        return self.known[tuple(members)]
 
     def risk(self, members: Sequence[Trial]) -> float:
         return float(self.share @ self.losses(members))
@@ -88,8 +95,11 @@ class Averages:
         return None if refinement is None else refinement.sharpened(self.mean(members), self.rows)
 
     def told(self, members: Sequence[Trial]) -> dict[str, float | int]:
-        """The rows, the error of predicted labels, of classes also how many are wrong; and what a refinement tells."""
-        return told(self.mean(members), self.rows, self.refinement(members))
+        """The rows, the error of predicted labels, of classes also their log-loss and how many are wrong; and what a
+        refinement tells.
+        """
+        more = {"log_loss": self.risk(members)} if by_log_loss(self.task, self.rows) else {}
+        return told(self.mean(members), self.rows, self.refinement(members)) | more
 
     def gain(self, members: Sequence[Trial], option: Sequence[Trial]) -> tuple[float, float]:
         """What the option gains, and in its standard errors."""
@@ -130,6 +140,19 @@ class Averages:
         return others if leave else members
 
 
+def by_log_loss(task: Task, rows: Rows) -> bool:
+    """Whether kernels are compared by the log-loss of these rows: of classes, where there are enough to fit slopes."""
+    target = task.target
+    return target.classes and not target.expands and task.refinement is None and rows.given >= FEWEST_CALIBRATED
+
+
+def losses_of(task: Task, t: torch.Tensor, rows: Rows) -> torch.Tensor:
+    """What values t of least squares at some rows cost, by which kernels are compared."""
+    if by_log_loss(task, rows):
+        return replace(cast(Classes, task.target), estimates=True).crossed(t, rows)[0]
+    return ((t - rows.Y) ** 2).sum(1)
+
+
 def told(t: torch.Tensor, rows: Rows, refinement: Refinement | None) -> dict[str, float | int]:
     """What predictions t of some rows tell: the rows, the error of predicted labels, and more as ``Averages.told``."""
     share, many = rows.weight / rows.weight.sum(), {"rows": round(rows.given)}
@@ -142,7 +165,10 @@ def told(t: torch.Tensor, rows: Rows, refinement: Refinement | None) -> dict[str
 def trial_of(
     name: str, verdicts: Sequence[Verdict], task: Task, judges: Judges, settings: Settings, progress: Progress
 ) -> Trial:
-    """λ and the exponent of the width are chosen on the held-out rows, over all folds: of those that all have tried."""
+    """λ and the exponent of the width are chosen on the held-out rows, over all folds: of those that all have tried.
+
+    Of classes, those with nearly the smallest squared error are compared by their log-loss.
+    """
     sizes = [task.rows.weight[judge.out].sum() for judge in judges.values()]
     tried = min(len(verdict.risks) for verdict in verdicts)
 
@@ -157,21 +183,25 @@ def trial_of(
         verdicts = [replace(v, risks=risk, predictions=t) for v, (risk, t) in zip(verdicts, again, strict=True)]
         tried = min(len(verdict.risks) for verdict in verdicts)
         risks = over_folds()
-    narrow, best = divmod(int(risks.argmin()), risks.shape[1])
+    index = held_out(judges)
+    rows, predictions = task.rows[index], torch.cat([v.predictions[:tried] for v in verdicts], 2).flatten(0, 1)
+    place = int(risks.argmin())
+    if by_log_loss(task, rows):
+        near = (risks.flatten() <= NEARLY * risks.min()).nonzero()[:, 0].tolist()
+        place = min(near, key=lambda near: float(rows.weight @ losses_of(task, predictions[near], rows)))
+    narrow, best = divmod(place, risks.shape[1])
     t = torch.zeros_like(task.rows.Y)
-    for verdict, judge in zip(verdicts, judges.values(), strict=True):
-        t[judge.out] = verdict.predictions[narrow, best]
+    t[index] = predictions[place]
     kernels = [verdict.kernel for verdict in verdicts]
     lam, exponent = float(judge_lams(task, settings)[best]), settings.narrowing[narrow]
     batch = min(verdict.batch for verdict in verdicts)
     trial = Trial(name, kernels[:1] if name == PLAIN else kernels, lam, t, batch, exponent)
-    index = held_out(judges)
-    honest = clipped_risk(t[index], task.rows[index], task.clip)
+    honest = clipped_risk(t[index], rows, task.clip)
     criterion = float(np.mean([verdict.criterion for verdict in verdicts]))
     # of classes how many are wrong; with a column for each value, whose errors are summed above, the label's error
     more = Averages(task, judges).told([trial])
     if task.refinement is None:
-        more = {name: value for name, value in more.items() if name == "wrong"}
+        more = {name: value for name, value in more.items() if name in ("wrong", "log_loss")}
     judged = Judged(candidate=name, criterion=criterion, honest=honest, lam=lam, narrowing=exponent)
     progress.report(replace(judged, **more))  # type: ignore[arg-type]
     return trial

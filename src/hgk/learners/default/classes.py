@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
 import torch
 
 from hgk.arrays import available_memory, device_of
@@ -24,7 +23,7 @@ from hgk.events import ClassesJudged, LossesCompared
 from hgk.kernels import HierarchicalKernel, Kernel
 from hgk.learners.default.average import PLAIN, Trial, kernel_without, learned_part, mean_lam
 from hgk.learners.default.effort import SPEED
-from hgk.learners.default.judge import held_out
+from hgk.learners.default.judge import Judges, held_out
 from hgk.logistic import log_losses, zero_or_one
 from hgk.losses import Logistic
 from hgk.machines import MATRICES_OF_CLASSES, Machine, Rows, kernel_matrix, train, train_classes, wrong_classes
@@ -32,7 +31,7 @@ from hgk.optimisers import Adam
 from hgk.optimisers.steps import Steps
 from hgk.search import Convex, Either, Squares, mean_kernel
 from hgk.solvers.classes import solve_classes
-from hgk.targets import Classes
+from hgk.targets import FEWEST_CALIBRATED, Classes, first_half
 
 if TYPE_CHECKING:
     from hgk.learners.default.effort import Budget
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
 # c = nλ of the path, for rows of weight 1, each a quarter of the one before; it ends after so many that are no better,
 # by this part of the log-loss, than the best.
 FIRST_C, MOST_C, NO_BETTER, BETTER = 8.0, 10, 2, 1e-3
-# Rows from which there are enough to fit slopes to a half of those set aside.
-FEWEST_COMPARED = 20
 # The relative gap of machines that are compared.
 JUDGED = 1e-4
 # Rows from which a judge's kernel matrix in single precision saves time.
@@ -121,38 +118,50 @@ def choose_loss(fit: Fit, chosen: list[Trial], budget: Budget | None) -> Classes
     if not (forced or isinstance(problem, Squares)) or not (fit.exact and fit.wanted.target.classes):
         return None
     room = room_for(fit, budget)
-    if forced:
-        if not room:
-            return None  # a path of the loss takes as much time as there is
-        options = logistic_options(fit, chosen, budget)
-    elif rows.given < FEWEST_COMPARED:
+    if (forced and not room) or (not forced and rows.given < FEWEST_CALIBRATED):
+        return None  # with so little room a path of the loss takes as much time as there is
+    # machines on most rows take long: with many rows to judge by, the first fold compares them
+    few = fit.task.rows.given < fit.settings.few
+    judges = fit.judges if few else dict(list(fit.judges.items())[:1])
+    options = [] if forced else values_of(fit, chosen, [None], False, judges)
+    either = isinstance(problem, Either) and len(fit.task.lams) > 1
+    if forced or (either and room and not fit.progress.cut()):
+        options += logistic_options(fit, chosen, budget, judges)
+    best = compared(fit, options, fit.task.rows[held_out(judges)])
+    if best.c is None and [trial.name for trial in chosen] == [PLAIN]:
         return None
-    else:
-        options = values_of(fit, chosen, [None], False)
-        if isinstance(problem, Either) and len(fit.task.lams) > 1 and room and not fit.progress.cut():
-            options += logistic_options(fit, chosen, budget)
-    judged = [crossed(option, rows) for option in options]
-    best = 0 if len(options) == 1 else compared(fit, options, [losses for losses, _ in judged], rows)
-    if options[best].c is None and [trial.name for trial in chosen] == [PLAIN]:
-        return None
-    return reported(fit, options[best], rows, *judged[best])
+    return reported(fit, in_all_folds(fit, best, judges), rows)
 
 
-def compared(fit: Fit, options: Sequence[ClassesChoice], losses: Sequence[torch.Tensor], rows: Rows) -> int:
-    """Which has the smallest loss; least squares where it is better than the others by more than a standard error."""
+def compared(fit: Fit, options: Sequence[ClassesChoice], rows: Rows) -> ClassesChoice:
+    """The one with the smallest loss; least squares only where it is better by more than a standard error."""
+    if len(options) == 1:
+        return options[0]
+    losses = [option.target.crossed(option.t, rows)[0] for option in options]
     risks = [rows.mean(loss)[0] for loss in losses]
     logistic = [i for i, option in enumerate(options) if option.c is not None]
     best = min(logistic, key=risks.__getitem__)
     if len(logistic) == len(options):
-        return best
+        return options[best]
     more, error = rows.mean(losses[best] - losses[0])
-    taken = 0 if more > error else best
+    taken = options[0 if more > error else best]
     told = {"rows": round(rows.given), "of_squares": risks[0], "of_logistic": risks[best]}
-    fit.progress.report(LossesCompared(logistic=taken == best, moved=options[taken].moved, **told))  # type: ignore
+    fit.progress.report(LossesCompared(logistic=taken.c is not None, moved=taken.moved, **told))  # type: ignore
     return taken
 
 
-def logistic_options(fit: Fit, chosen: list[Trial], budget: Budget | None) -> list[ClassesChoice]:
+def in_all_folds(fit: Fit, option: ClassesChoice, judges: Judges) -> ClassesChoice:
+    """With values of the folds that these judges are not of."""
+    others = {fold: judge for fold, judge in fit.judges.items() if fold not in judges}
+    if not others:
+        return option
+    (more,) = values_of(fit, option.chosen, [option.c], option.moved, others)
+    share = len(judges) / len(fit.judges)
+    alpha = share * option.alpha + (1 - share) * more.alpha
+    return replace(option, t=torch.cat([option.t, more.t]), alpha=alpha)
+
+
+def logistic_options(fit: Fit, chosen: list[Trial], budget: Budget | None, judges: Judges) -> list[ClassesChoice]:
     """The logistic loss at c and c/3, with or without moved kernels; at the λ given, if one is."""
     task, rows = fit.task, fit.task.rows[held_out(fit.judges)]
     cs = [float(task.lams[0] * task.rows.weight.sum())] if len(task.lams) == 1 else []
@@ -163,11 +172,12 @@ def logistic_options(fit: Fit, chosen: list[Trial], budget: Budget | None) -> li
         share = first_half(rows)
         if rows.mean(best.crossed(share) - other.crossed(share))[0] > 0:
             chosen, best, moved = kernels, other, True
-    return values_of(fit, chosen, [best.c] if cs else [best.c, best.c / 3], moved)
+    return values_of(fit, chosen, [best.c] if cs else [best.c, best.c / 3], moved, judges)
 
 
-def reported(fit: Fit, option: ClassesChoice, rows: Rows, losses: torch.Tensor, squares: torch.Tensor) -> ClassesChoice:
+def reported(fit: Fit, option: ClassesChoice, rows: Rows) -> ClassesChoice:
     """With the map to probabilities; their error is told."""
+    losses, squares = option.target.crossed(option.t, rows)
     risk, log_loss = rows.mean(squares)[0], rows.mean(losses)[0]
     wrong = wrong_classes(option.t, rows).get("wrong")
     fit.progress.report(ClassesJudged(rows=round(rows.given), risk=risk, log_loss=log_loss, wrong=wrong))
@@ -241,56 +251,22 @@ class JudgedPath:
         return self.K_out @ self.alpha
 
 
-def first_half(rows: Rows) -> torch.Tensor:
-    """The share of each row's repetitions that are in the first of two halves.
-
-    Single rows take turns within their class; the repetitions of others are divided at random, as new rows would be.
-    """
-    order = number_of_class(rows).cpu().argsort(stable=True)
-    share = torch.zeros(len(rows), dtype=torch.float64)
-    share[order] = (torch.arange(len(rows)) % 2).double()
-    many = rows.repetitions.cpu().round().clamp_min(1).numpy().astype(int)
-    several = np.flatnonzero(many > 1)
-    drawn = np.random.default_rng(0).binomial(many[several], 0.5) / many[several]
-    share[torch.from_numpy(several)] = torch.from_numpy(drawn)
-    return share.to(rows.weight)
-
-
-def crossed(option: ClassesChoice, rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-losses, and squared errors of 2p - 1, where each half has the slopes of the other."""
-    share = first_half(rows)
-    losses, squares = torch.zeros_like(share), torch.zeros_like(share)
-    for mine, other in ((share, 1 - share), (1 - share, share)):
-        index = other.nonzero()[:, 0]
-        target = calibrated(option.target, option.t[index], rows.portion(index, (other * rows.weight)[index]))
-        log = log_of(target, option.t)
-        losses -= mine * log.gather(1, number_of_class(rows)[:, None])[:, 0]
-        estimate = 2 * log.exp()[:, -rows.Y.shape[1] :] - 1
-        squares += mine * ((estimate - rows.Y) ** 2).sum(1)
-    return losses, squares
-
-
 def calibrated(target: Classes, t: torch.Tensor, rows: Rows) -> Classes:
     return target.fitted(t.cpu(), rows.to(device_of("cpu")))
-
-
-def log_of(target: Classes, t: torch.Tensor) -> torch.Tensor:
-    """Logarithms of the probabilities of classes, from a target that was fitted."""
-    return target.calibration.log(t.cpu()).to(t)
-
-
-def number_of_class(rows: Rows) -> torch.Tensor:
-    return rows.Y.argmax(1) if rows.Y.shape[1] > 1 else (rows.Y[:, 0] > 0).long()
 
 
 # ---------------------------------------------------------------------------------------------------------- steps
 
 
 def moved_kernels(fit: Fit, chosen: Sequence[Trial], c: float, budget: Budget | None) -> list[Trial] | None:
-    """Learned kernels after steps by logistic gradients, on rows that are not set aside; None for nothing to do."""
+    """Learned kernels after steps by logistic gradients, on rows that are not set aside; None for nothing to do.
+
+    With many classes, where a step takes long and has seldom paid, only the best kernel.
+    """
     settings, task, part = fit.settings, fit.task, learned_part(chosen)
     steps, batch = settings.logistic_steps
     learned = [t for t in chosen if t.name != PLAIN and not t.remainder]
+    learned = learned[: 1 if task.rows.Y.shape[1] > settings.outputs else None]
     tied = all(kernel.architecture.tied for trial in learned for kernel in trial.kernels)
     if not learned or tied or not steps:
         return None
@@ -319,18 +295,23 @@ def moved_kernels(fit: Fit, chosen: Sequence[Trial], c: float, budget: Budget | 
 # ------------------------------------------------------------------------------------------------------- machines
 
 
-def values_of(fit: Fit, chosen: list[Trial], cs: Sequence[float | None], moved: bool) -> list[ClassesChoice]:
-    """What machines at each c say of the rows set aside, of which they have not seen the fold; None: least squares."""
+def values_of(
+    fit: Fit, chosen: list[Trial], cs: Sequence[float | None], moved: bool, judges: Judges
+) -> list[ClassesChoice]:
+    """What machines at each c say of the rows that were set aside for these judges, of which they have not seen the
+    fold; None: least squares.
+    """
+    places = {fold: place for place, fold in enumerate(fit.judges)}
     task, wanted = fit.task, cast(Classes, fit.wanted.target)
     t: list[list[torch.Tensor]] = [[] for _ in cs]
     alphas = [torch.zeros_like(task.whole.Y) for _ in cs]
-    for place, (fold, judge) in enumerate(fit.judges.items()):
+    for fold, judge in judges.items():
         index, weight = task.part(fold)
         rest = task.whole.portion(index, weight)
-        kernel = kernel_without(chosen, place, len(task.training_part(fold)))
+        kernel = kernel_without(chosen, places[fold], len(task.training_part(fold)))
         c_of_squares = mean_lam(chosen) * float(task.rows.weight.sum())
         for values, alpha, machine in zip(t, alphas, machines_of(kernel, rest, cs, c_of_squares), strict=True):
-            alpha[index] += machine.alpha / len(fit.judges)
+            alpha[index] += machine.alpha / len(judges)
             values.append(machine(task.rows.X[judge.out]).clamp(-machine.clip, machine.clip))
     return [
         ClassesChoice(chosen, c, moved, torch.cat(values), alpha, replace(wanted, estimates=c is None))

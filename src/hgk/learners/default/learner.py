@@ -36,7 +36,7 @@ from hgk.learners.default.average import (
     trial_of,
     unseen_by,
 )
-from hgk.learners.default.classes import ClassesChoice, choose_loss, logistic_machine
+from hgk.learners.default.classes import ClassesChoice, choose_loss, is_logistic, logistic_machine
 from hgk.learners.default.division import Division, divided, division_of_loss, judge_division, on_few_centres
 from hgk.learners.default.effort import SPEED, Budget, LearningEffort, centres_for, usual_effort
 from hgk.learners.default.judge import Judge, Judges, Verdict, at_every_lam, held_out, judge_lams, judge_plain
@@ -119,12 +119,15 @@ class Fit:
 
     def _folds_aside(self) -> int:
         """Folds that are set aside in turn: with few rows a single one says too little, and kernels that were learned
-        without different folds make a better mean. It takes time, which a budget, classes and leaves want for more.
+        without different folds make a better mean. It takes time, which a budget, many classes, other losses and leaves
+        want for more.
         """
         few, more = self.settings.aside
         if self.task.rows.given < self.settings.few:
             return few
-        wanted = self.wanted.problem.exact and not self.wanted.target.classes and self.learner.budget is None
+        classes, columns = self.wanted.target.classes, self.task.rows.Y.shape[1]
+        wanted = (self.wanted.problem.exact or is_logistic(self)) and self.learner.budget is None
+        wanted = wanted and (not classes or columns <= self.settings.outputs)
         undivided = self.exact and len(self.task.whole) <= self.settings.divided
         return more if wanted and undivided else 1
 

@@ -24,7 +24,7 @@ import torch
 
 from hgk.events import Chosen
 from hgk.kernels import HierarchicalKernel, pruned
-from hgk.learners.default.average import PLAIN, Averages, Trial, kernel_without, mean_lam, unseen_by
+from hgk.learners.default.average import PLAIN, Averages, Trial, kernel_without, losses_of, mean_lam, unseen_by
 from hgk.learners.default.judge import judge_lams
 from hgk.machines import Rows, train
 from hgk.optimisers import Adam
@@ -141,15 +141,12 @@ def averaged_with(fit: Fit, chosen: Sequence[Trial], trial: Trial) -> list[Trial
     task, judged = fit.task, Joined(fit, chosen, trial, 0)
     rows = judged.rows
 
-    def losses(t: torch.Tensor) -> torch.Tensor:
-        return ((t - rows.Y) ** 2).sum(1)
-
     ratio = mean_lam(chosen) / trial.lam
     options = [float(np.clip(ratio * factor, *BETWEEN)) for factor in RATIOS]
     results = [judged(option / (1 + option)) for option in options]
-    number = min(range(len(options)), key=lambda i: float(rows.weight @ losses(results[i][0])))
+    number = min(range(len(options)), key=lambda i: float(rows.weight @ losses_of(task, results[i][0], rows)))
     part, (t, best) = options[number] / (1 + options[number]), results[number]
-    gain, error = rows.mean(losses(judged(0.0)[0]) - losses(t))
+    gain, error = rows.mean(losses_of(task, judged(0.0)[0], rows) - losses_of(task, t, rows))
     if not gain > CLEARLY * error:
         return None
     everywhere = torch.zeros_like(task.rows.Y)
