@@ -2,8 +2,9 @@
 
 explanations    predictions as sums over training rows, the influence of a row, nodes between rows
 errors          the error on rows not seen, compared with other methods
-importance      how much columns matter;  interactions: which stand together
-effects         what is predicted as one column moves
+importance      how much predictions of unseen rows lose without a column;  interactions: without the joint effect of two
+reasons         what each column adds to a prediction
+effects         what is predicted as one column moves, or two
 regions         where which column matters, for models in leaves
 trees           kernels as trees, for pictures
 learning        training curves, and the optimism of the criterion
@@ -11,7 +12,7 @@ coverage        how often intervals hold the label
 """
 
 from hgk.insight.coverage import Coverage, interval_coverage
-from hgk.insight.effects import Effect, effect
+from hgk.insight.effects import Effect, JointEffect, effect, joint_effect
 from hgk.insight.errors import NewRows, Score, in_words, new_rows, scores, verdict
 from hgk.insight.explanations import (
     Contributions,
@@ -22,9 +23,11 @@ from hgk.insight.explanations import (
     plain_remark,
     remark_on_plain,
 )
-from hgk.insight.importance import Relevance, relevance
-from hgk.insight.interactions import pairs
+from hgk.importance import Importance
+from hgk.insight.importance import Relevance, importance, relevance
+from hgk.insight.interactions import Interactions, interactions
 from hgk.insight.learning import Learning, LearningRun, TriedKind, learning_curves
+from hgk.insight.reasons import Reasons, reasons
 from hgk.insight.regions import Region, regions
 from hgk.insight.trees import Edge, Node, Tree, kernel_trees
 
@@ -33,10 +36,14 @@ __all__ = [
     "Coverage",
     "Edge",
     "Effect",
+    "Importance",
+    "Interactions",
+    "JointEffect",
     "Learning",
     "LearningRun",
     "NewRows",
     "Node",
+    "Reasons",
     "Region",
     "Relevance",
     "Score",
@@ -45,15 +52,18 @@ __all__ = [
     "contributions",
     "effect",
     "given_rows",
+    "importance",
     "in_words",
     "influence",
+    "interactions",
     "interval_coverage",
+    "joint_effect",
     "kernel_trees",
     "learning_curves",
     "new_rows",
     "node_terms",
-    "pairs",
     "plain_remark",
+    "reasons",
     "regions",
     "relevance",
     "remark_on_plain",
