@@ -43,8 +43,8 @@ class Importance:
     rows : int
         How many rows the means are over.
     optimism : float
-        By how much ``base`` is too small, because the kernel was learned with the rows in view, divided by the number of
-        columns: so much a column may seem to matter that only served to bend the kernel to its rows.
+        By how much ``base`` is too small, because the kernel was learned with the rows in view, divided by the number
+        of columns: so much a column may seem to matter that only served to bend the kernel to its rows.
     """
 
     names: tuple[str, ...]
@@ -99,3 +99,17 @@ class Importance:
     def unit(self) -> str:
         """What the numbers are, as a sentence without its end."""
         return f"increase of the {self.measure} of unseen rows, as a share of that of the best constant"
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """As summaries and the command line tell it, the most important column first."""
+        columns = {
+            self.names[j]: {
+                "importance": float(self.shown[j]),
+                "mean": float(self.mean[j]),
+                "error": float(self.error[j]),
+                "spread": float(self.spread[j]),
+            }
+            for j in self.order
+        }
+        return {"unit": self.unit, "rows": self.rows, "repeats": len(self.repeats), "columns": columns}

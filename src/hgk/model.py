@@ -226,15 +226,16 @@ class Model:
 
         return self.target.decode(values.clamp(-clip, clip).to(AT_REST)), elsewhere
 
-    def without_own(self, index: torch.Tensor) -> WithoutOwn:
+    def without_own(self, index: torch.Tensor, coarse: bool = False) -> WithoutOwn:
         """A function that gives f^(-i)(x), clipped, for rows x and the place in ``index`` of a training row i for each.
 
-        With another loss than least squares, see :meth:`hgk.machines.of_loss.ByFolds.without_own`.
+        ``coarse`` allows roundings that means over many rows do not show. With another loss than least squares, see
+        :meth:`hgk.machines.of_loss.ByFolds.without_own`.
         """
         rows = self.need_training("Functions without single rows need").rows
         device, clip, n = device_of(self.device), self.machine.clip, len(rows)
         with threads_for(n, device), on_device(n, device):
-            there = self.machine.to(device).without_own(self.columns(rows).to(device), index.to(device))
+            there = self.machine.to(device).without_own(self.columns(rows).to(device), index.to(device), coarse)
 
         def own(X: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
             with threads_for(isqrt(n * max(1, len(X))), device), on_device(len(X), device):

@@ -117,7 +117,7 @@ class Unseen:
         if model.machine.held_out is not None:  # a fit that was stopped early has not held out all rows
             known = np.flatnonzero(model.leave_one_out().isfinite().all(1).numpy())
         index = torch.from_numpy(np.sort(rng.permutation(known)[:most]))
-        return cls(index, rows[index], model.without_own(index))
+        return cls(index, rows[index], model.without_own(index, coarse=True))
 
     def at(self, features: torch.Tensor) -> torch.Tensor:
         """f^(-i)(x) for features (…, rows i, features), of shape (…, rows i, outputs)."""

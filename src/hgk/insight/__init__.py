@@ -11,19 +11,21 @@ learning        training curves, and the optimism of the criterion
 coverage        how often intervals hold the label
 """
 
+from hgk.importance import Importance
 from hgk.insight.coverage import Coverage, interval_coverage
 from hgk.insight.effects import Effect, JointEffect, effect, joint_effect
 from hgk.insight.errors import NewRows, Score, in_words, new_rows, scores, verdict
 from hgk.insight.explanations import (
     Contributions,
+    Without,
     contributions,
     given_rows,
     influence,
     node_terms,
     plain_remark,
+    predictions_without,
     remark_on_plain,
 )
-from hgk.importance import Importance
 from hgk.insight.importance import Relevance, importance, relevance
 from hgk.insight.interactions import Interactions, interactions
 from hgk.insight.learning import Learning, LearningRun, TriedKind, learning_curves
@@ -49,6 +51,7 @@ __all__ = [
     "Score",
     "Tree",
     "TriedKind",
+    "Without",
     "contributions",
     "effect",
     "given_rows",
@@ -63,6 +66,7 @@ __all__ = [
     "new_rows",
     "node_terms",
     "plain_remark",
+    "predictions_without",
     "reasons",
     "regions",
     "relevance",

@@ -130,7 +130,9 @@ def interactions(
     unseen = Unseen.of(fitted, rows or _rows(len(fitted.machine.X), len(asked) + len(pairs)), rng)
     told = _Joint.of(model, judge, unseen, asked, rng)
     unit = judge.of_best_constant or 1.0
-    mean, error, H = (np.array(part) for part in zip(*(told.strength(judge, unseen, a, b) for a, b in pairs), strict=True))
+    mean, error, H = (
+        np.array(part) for part in zip(*(told.strength(judge, unseen, a, b) for a, b in pairs), strict=True)
+    )
     numbered = [(asked[a], asked[b]) for a, b in pairs]
     return Interactions(asked, names, numbered, mean / unit, error / unit, H, judge.measure, len(unseen.index))
 
@@ -149,7 +151,9 @@ class _Joint:
     two: dict[tuple[int, int], torch.Tensor]
 
     @classmethod
-    def of(cls, model: HGKEstimator, judge: Judge, unseen: Unseen, asked: list[int], rng: np.random.Generator) -> _Joint:
+    def of(
+        cls, model: HGKEstimator, judge: Judge, unseen: Unseen, asked: list[int], rng: np.random.Generator
+    ) -> _Joint:
         given, owner = model.model_.training.rows, model.model_.inputs.encoder.owner  # type: ignore[union-attr]
         weight, X = given.weight.numpy(), unseen.rows.X
         drawn = rng.choice(len(given), BACKGROUND, p=weight / weight.sum())

@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from hgk.estimators import HGKEstimator
 from hgk.arrays import blocks
+from hgk.estimators import HGKEstimator
 from hgk.insight.fitted import cell, column_names, output_names
 from hgk.model import Model
 
@@ -86,7 +86,9 @@ class Reasons:
         try:
             shap = importlib.import_module("shap")
         except ImportError as error:
-            raise ImportError("to_shap makes an object of the package shap, which is not installed; pip install shap.") from error
+            raise ImportError(
+                "to_shap makes an object of the package shap, which is not installed; pip install shap."
+            ) from error
         several = self.values.ndim == 3
         return shap.Explanation(
             values=self.values,
@@ -208,7 +210,9 @@ def _asked(model: HGKEstimator, X: Any, rows: Sequence[int] | None, of: str) -> 
 
 def _places(rows: Sequence[int], place: np.ndarray) -> np.ndarray:
     given = np.asarray(rows)
-    sound = given.ndim == 1 and given.dtype.kind in "iu" and len(given) > 0 and 0 <= given.min() <= given.max() < len(place)
+    sound = (
+        given.ndim == 1 and given.dtype.kind in "iu" and len(given) > 0 and 0 <= given.min() <= given.max() < len(place)
+    )
     if not sound:
         raise ValueError(f"rows={rows!r} was given; numbers of training rows from 0 to {len(place) - 1} are expected.")
     if (place[given] < 0).any():
@@ -266,11 +270,15 @@ def _of_training(model: Model, asked: Asked, many: int, rng: np.random.Generator
     if len(X) <= many:
         return Background(X, share)
     # functions that have not seen a row have hardly another order, and a mean of their own
-    values = model.calibrated.responses(model.values(X)) if asked.unseen else asked.values(X, np.zeros(len(X), dtype=int))
+    values = (
+        model.calibrated.responses(model.values(X)) if asked.unseen else asked.values(X, np.zeros(len(X), dtype=int))
+    )
     order = np.argsort(values @ _direction(values, share), kind="stable")
     places = np.searchsorted(share[order].cumsum(), (np.arange(many) + rng.uniform()) / many, side="right")
     taken = order[np.minimum(places, len(order) - 1)]
-    return Background(X[torch.from_numpy(taken)], np.full(many, 1 / many), True, None if asked.unseen else share @ values)
+    return Background(
+        X[torch.from_numpy(taken)], np.full(many, 1 / many), True, None if asked.unseen else share @ values
+    )
 
 
 def _direction(values: np.ndarray, share: np.ndarray) -> np.ndarray:
@@ -369,10 +377,7 @@ def _of_row(
     ends = np.cumsum([len(design.sets) - 2 for design in designs])[:-1]
     v = np.split(np.concatenate([*between, at_z[:0]]), ends)
     return np.stack(
-        [
-            design.weights @ np.concatenate([at_z[b : b + 1], v[b], at_x[None]])
-            for b, design in enumerate(designs)
-        ]
+        [design.weights @ np.concatenate([at_z[b : b + 1], v[b], at_x[None]]) for b, design in enumerate(designs)]
     )
 
 

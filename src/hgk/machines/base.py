@@ -149,10 +149,11 @@ class Machine(ABC):
         and, where there are any, centres stay fixed. What is costly is done once, whatever x.
         """
 
-    def without_own(self, rows: Rows, index: torch.Tensor) -> WithoutOwn:
+    def without_own(self, rows: Rows, index: torch.Tensor, coarse: bool = False) -> WithoutOwn:
         """A function that gives f^(-i)(x) for rows x that have a training row i of ``index`` each, (x, outputs).
 
-        As :meth:`without_one`, which gives all x for all i, where few of these pairs are asked for.
+        As :meth:`without_one`, which gives all x for all i, where few of these pairs are asked for. ``coarse`` allows
+        roundings of f that means over many rows do not show.
         """
         _, elsewhere = self.without_one(rows, index)
 
@@ -233,10 +234,9 @@ class Sum(Machine):
     def to(self, device=None, dtype=None):
         return replace(self, X=self.X.to(device=device, dtype=dtype), alpha=self.alpha.to(device=device))
 
-
     @property
     def coarse(self) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-        """K(X, Z), Z being the rows that f sums over, by the compiled loops where their rounding moves f by little.
+        """K(X, Z), Z being the rows that f sums over, in single precision where that moves f by little.
 
         For means over many rows; predictions are computed more finely.
         """
@@ -247,12 +247,21 @@ class Sum(Machine):
         sweeps = [(share, LoopSweep(kernel, self.X[:0].float(), self.X.float())) for share, kernel in self.kernel.terms]
 
         def rounded(X: torch.Tensor, Z: torch.Tensor) -> torch.Tensor:
-            x = X.float()
-            return sum(share * sweep.on(x).matrix() for share, sweep in sweeps).to(X)  # type: ignore[union-attr]
+            x, ((share, first), *others) = X.float(), sweeps
+            K = first.on(x).matrix().mul_(share)
+            for share, sweep in others:
+                K.add_(sweep.on(x).matrix(), alpha=share)
+            return K
 
         some = self.X[:: max(1, len(self.X) // ROUNDING_AT)]
-        difference = (rounded(some, self.X) - self.kernel.matrix(some, self.X)).to(self.alpha) @ self.alpha
+        difference = rounded(some, self.X) @ self.alpha.float() - self.kernel.matrix(some, self.X) @ self.alpha.to(some)
         return rounded if float(difference.pow(2).mean().sqrt()) <= COARSE else self.kernel.matrix
+
+
+def without_own_term(K: torch.Tensor, alpha: torch.Tensor, columns: torch.Tensor, change: torch.Tensor) -> torch.Tensor:
+    """K α less, for every row, the product of K with a column of its own, times what it changes; in K's precision."""
+    moved = torch.linalg.vecdot(K, columns.to(K))[:, None]
+    return (K @ alpha.to(K)).to(change) - moved.to(change) * change
 
 
 class Inseparable(Sum):
@@ -268,7 +277,7 @@ class Inseparable(Sum):
     def without_one(self, rows, index):
         raise ValueError(self.refusal)
 
-    def without_own(self, rows, index):
+    def without_own(self, rows, index, coarse=False):
         raise ValueError(self.refusal)
 
     def leave_two_out(self, rows, index):

@@ -11,7 +11,7 @@ import torch
 from hgk.arrays import available_memory, blocks, row_blocks
 from hgk.events import Counted
 from hgk.kernels import Kernel
-from hgk.machines.base import Sum
+from hgk.machines.base import Sum, without_own_term
 from hgk.machines.rows import Rows, clipped_risk
 from hgk.progress import Progress
 from hgk.solvers import Nystrom
@@ -41,7 +41,7 @@ class OnCentres(Sum):
 
         return predicted, elsewhere
 
-    def without_own(self, rows, index):
+    def without_own(self, rows, index, coarse=False):
         B, mine, _, changes = self._changes(rows, index)
         columns = torch.cat([self.kernel.matrix(mine.X[part], self.X) @ B for part in row_blocks(len(mine), len(B))])
 
@@ -49,7 +49,7 @@ class OnCentres(Sum):
             t = X.new_empty(len(X), self.outputs)
             for block in row_blocks(len(X), len(B)):
                 K, i = self.kernel.matrix(X[block], self.X), place[block]
-                t[block] = K @ self.alpha - (K * columns[i]).sum(1, keepdim=True) * changes[i]
+                t[block] = without_own_term(K, self.alpha, columns[i], changes[i])
             return t
 
         return own

@@ -83,26 +83,27 @@ class Exact(Sum):
 
         return predicted, elsewhere
 
-    def without_own(self, rows, index):
+    def without_own(self, rows, index, coarse=False):
         """(k(x)ᵀ G)_i for the row's own i alone: as the kernel between x and all rows, times one column of G."""
-        matrix, shifts = self.coarse, []
+        matrix, shifts = self.coarse if coarse else self.kernel.matrix, []
+        dtype = matrix(self.X[:1], self.X).dtype
         for part, shift in zip(self.parts, self._shifts(rows, index), strict=True):
             place = torch.full((len(index),), -1)
             place[shift.where] = torch.arange(len(shift.where))
             by = shift.inside * shift.change / len(self.parts)
-            shifts.append((part, place.to(part.device), shift.columns.T.contiguous(), by))
+            shifts.append((part, place.to(part.device), shift.columns.T.contiguous().to(dtype), by))
 
         def own(X: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
             t = X.new_empty(len(X), self.outputs)
             for block in row_blocks(len(X), len(self.X)):
                 K = matrix(X[block], self.X)
-                t[block] = K @ self.alpha
+                t[block] = (K @ self.alpha.to(K)).to(X)
                 for part, there, columns, by in shifts:
                     mine = there[place[block]]
-                    has = (mine >= 0).nonzero()[:, 0]
+                    has = slice(None) if len(there) == len(columns) else (mine >= 0).nonzero()[:, 0]
                     of_part = K if len(part) == K.shape[1] else K[:, part]
-                    solved = (of_part[has] * columns[mine[has]]).sum(1, keepdim=True)
-                    t[block][has] -= solved * by[mine[has]]
+                    moved = torch.linalg.vecdot(of_part[has], columns[mine[has]])[:, None]
+                    t[block][has] -= moved.to(X) * by[mine[has]]
             return t
 
         return own

@@ -169,15 +169,16 @@ class InLeaves(Sum):
 
         return values, elsewhere
 
-    def without_own(self, rows, index):
+    def without_own(self, rows, index, coarse=False):
         """A row matters in its own leaf alone; rows that no leaf has, in the machine that stands in for empty ones."""
         parts = []
         for mine, leaf, members in self._asked(rows, index):
             if leaf >= 0:
                 machine = self.machine_of(leaf, rows.weight)
-                parts.append((mine, leaf, machine.without_own(rows[members], _places(members, index[mine]))))
+                without = machine.without_own(rows[members], _places(members, index[mine]), coarse)
+                parts.append((mine, leaf, without))
             elif self.stand_in is not None and len(self._routed_to_empty(rows, index[mine])):
-                parts.append((mine, leaf, self.stand_in.without_own(rows, index[mine])))
+                parts.append((mine, leaf, self.stand_in.without_own(rows, index[mine], coarse)))
 
         def own(X: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
             t, at = self(X).to(rows.Y), self.partition.route(X)

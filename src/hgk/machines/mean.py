@@ -143,8 +143,8 @@ class MeanOfMachines(SeveralMachines):
 
         return self._mean(lambda machine: parts[id(machine)][0]), elsewhere
 
-    def without_own(self, rows, index):
-        parts = {id(machine): machine.without_own(rows, index) for machine in self.machines}
+    def without_own(self, rows, index, coarse=False):
+        parts = {id(machine): machine.without_own(rows, index, coarse) for machine in self.machines}
         return lambda X, place: self._mean(lambda machine: parts[id(machine)](X, place))
 
     def leave_two_out(self, rows, index):

@@ -10,7 +10,7 @@ from hgk.arrays import FACTORED, require_memory, row_blocks
 from hgk.kernels import Kernel
 from hgk.logistic import zero_or_one
 from hgk.losses import Logistic, Loss
-from hgk.machines.base import Sum
+from hgk.machines.base import Sum, without_own_term
 from hgk.machines.exact import single_suffices
 from hgk.machines.rows import Rows
 from hgk.solvers.classes import RELATIVE_GAP, ClassesSolution, solve_classes
@@ -61,21 +61,24 @@ class OfClasses(Sum):
 
         return values, elsewhere
 
-    def without_own(self, rows, index):
+    def without_own(self, rows, index, coarse=False):
         _, columns, change = self._changes(rows, index)
-        of_rows, matrix = columns.T.contiguous(), self.coarse
+        of_rows, matrix = columns.T.contiguous(), self.coarse if coarse else self.kernel.matrix
 
         def own(X: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
             t = X.new_empty(len(X), self.outputs)
             for block in row_blocks(len(X), len(self.X)):
                 K, i = matrix(X[block], self.X), place[block]
-                t[block] = K @ self.alpha - (K * of_rows[i]).sum(1, keepdim=True) * change[i]
+                t[block] = without_own_term(K, self.alpha, of_rows[i], change[i])
             return t
 
         return own
 
     def _changes(self, rows: Rows, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """f^(-i)(x_i), and in columns what leaves: f^(-i)(x) = f(x) - k(x)ᵀ (D^½ H)_i · C_i r_i / (m_i D_i^½ (1 - a_i))."""
+        """f^(-i)(x_i); and the columns and factors of
+
+        f^(-i)(x) = f(x) - k(x)ᵀ (D^½ H)_i · C_i r_i / (m_i D_i^½ (1 - a_i))
+        """
         solution, H = self._solved(rows)
         m = rows.repetitions
         values = solution.left_out(H.diagonal(), m)[index]

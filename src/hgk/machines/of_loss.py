@@ -51,7 +51,7 @@ class ByFolds(Inseparable):
             "are exact for least squares alone, so fit with loss='least_squares'."
         )
 
-    def without_own(self, rows, index):
+    def without_own(self, rows, index, coarse=False):
         """f(x) - (f(x_i) - f^(-i)(x_i)) k(x, x_i): what a row's fold did to f at the row, as far as x is like it.
 
         f^(-i)(x_i) is what was held out, so that this is exact at x_i; elsewhere nothing else is kept of the folds. A
