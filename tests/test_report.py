@@ -159,7 +159,9 @@ def test_interactions_of_the_page_are_those_of_the_model():
     first, second = (X.columns.get_loc(name) for name in joint["names"])
     moved = model.X_fit_[np.random.default_rng(0).permutation(150)[:50]].copy()
     moved[:, first], moved[:, second] = joint["grids"][0][2], joint["grids"][1][7]
-    assert joint["mean"][0][2][7] == pytest.approx(model.predict(pd.DataFrame(moved, columns=X.columns)).mean(), rel=1e-4)
+    assert joint["mean"][0][2][7] == pytest.approx(
+        model.predict(pd.DataFrame(moved, columns=X.columns)).mean(), rel=1e-4
+    )
     additive = report(HGKRegressor("plain", random_state=0).fit(X[["a", "b"]], X["a"] + X["b"]))
     assert "their effects add up" in additive
     assert embedded(additive)["interactions"]["joint"] == []

@@ -229,10 +229,11 @@ class Model:
     def without_own(self, index: torch.Tensor, coarse: bool = False) -> WithoutOwn:
         """A function that gives f^(-i)(x), clipped, for rows x and the place in ``index`` of a training row i for each.
 
+        A row leaves with all its repetitions: a function that keeps some of them has seen it.
         ``coarse`` allows roundings that means over many rows do not show. With another loss than least squares, see
         :meth:`hgk.machines.of_loss.ByFolds.without_own`.
         """
-        rows = self.need_training("Functions without single rows need").rows
+        rows = replace(self.need_training("Functions without single rows need").rows, count=None)
         device, clip, n = device_of(self.device), self.machine.clip, len(rows)
         with threads_for(n, device), on_device(n, device):
             there = self.machine.to(device).without_own(self.columns(rows).to(device), index.to(device), coarse)

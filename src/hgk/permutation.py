@@ -10,22 +10,25 @@ form a group move together, too.
 
 The rows lie in random order on a circle, each as long as its weight, and each takes the cells of the row that lies a
 random distance ahead. So a row of weight 2 is two rows, no row takes its own cells, and with equal weights every row
-gives its cells once. Equal rows are left out one by one, as in leave-one-out predictions.
+gives its cells once. Equal rows are left out together: a function that keeps one of them has seen the row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import cast
 
 import numpy as np
 import torch
 
+from hgk.arrays import single_blas, threads_for
 from hgk.importance import Importance
 from hgk.losses import LeastSquares, Loss
-from hgk.machines import Rows
+from hgk.machines import OfLoss, Rows
 from hgk.model import Model
+from hgk.search import Convex
 from hgk.targets import Classes
 
 # Pairs of a permuted row and a training row, rows that f is taken to sum over at most, and permuted rows at most: about
@@ -113,17 +116,59 @@ class Unseen:
     def of(cls, model: Model, most: int, rng: np.random.Generator) -> Unseen:
         """At most so many, of those that some function has not seen."""
         rows = model.need_training("The importance of columns needs").rows
-        known = np.arange(len(rows))
-        if model.machine.held_out is not None:  # a fit that was stopped early has not held out all rows
-            known = np.flatnonzero(model.leave_one_out().isfinite().all(1).numpy())
+        known, machine = np.arange(len(rows)), model.machine
+        folds = Folds.of(model) if isinstance(machine, OfLoss) else None
+        if folds is not None and bool(folds.without.any()):
+            known = np.flatnonzero(folds.without.any(1).numpy())
+        elif machine.held_out is not None:  # a fit that was stopped early has not held out all rows
+            known, folds = np.flatnonzero(model.leave_one_out().isfinite().all(1).numpy()), None
         index = torch.from_numpy(np.sort(rng.permutation(known)[:most]))
-        return cls(index, rows[index], model.without_own(index, coarse=True))
+        values = model.without_own(index, coarse=True) if folds is None else partial(folds.values, index)
+        return cls(index, replace(rows[index], count=None), values)
 
     def at(self, features: torch.Tensor) -> torch.Tensor:
         """f^(-i)(x) for features (…, rows i, features), of shape (…, rows i, outputs)."""
         flat = features.reshape(-1, features.shape[-1])
         place = torch.arange(len(self.index)).repeat(len(flat) // len(self.index))
         return self.values(flat, place).reshape(*features.shape[:-1], -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """The machines of another loss than least squares that were trained without one fold each, trained once more.
+
+    Attributes
+    ----------
+    machine : OfLoss
+        Their mean, which does not keep them.
+    alpha : tensor of shape (rows, folds, outputs)
+    without : tensor of shape (rows, folds)
+        Which rows a fold's machine has not seen.
+    """
+
+    machine: OfLoss
+    alpha: torch.Tensor
+    without: torch.Tensor
+
+    @classmethod
+    def of(cls, model: Model) -> Folds:
+        machine, rows = cast(OfLoss, model.machine), model.columns(model.need_training("Folds need").rows)
+        K, solved = machine.kernel.matrix(rows.X), Convex(cast(Loss, machine.loss))
+        alpha = torch.zeros(len(rows), len(machine.parts), machine.outputs, dtype=torch.float64)
+        without = torch.ones(len(rows), len(machine.parts), dtype=torch.bool)
+        with threads_for(len(rows)), single_blas():
+            for fold, part in enumerate(machine.parts):
+                of_part = K[part[:, None], part], rows.Y[part], rows.weight[part]
+                alpha[part, fold] = solved.solve(*of_part, machine.lams, start=machine.alpha[part])[0]
+                without[part, fold] = False
+        return cls(machine, alpha, without)
+
+    def values(self, index: torch.Tensor, X: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+        """The mean, clipped, of the machines that have not seen the row of a place in ``index``."""
+        t = self.machine.kernel.multiply(X, self.machine.X, self.alpha.flatten(1), often=True)
+        share = self.without[index][place].to(t)
+        mean = (share[:, :, None] * t.reshape(len(X), *self.alpha.shape[1:])).sum(1) / share.sum(1, keepdim=True)
+        return mean.clamp(-self.machine.clip, self.machine.clip)
 
 
 def permutation_importance(

@@ -2,7 +2,8 @@
 
 explanations    predictions as sums over training rows, the influence of a row, nodes between rows
 errors          the error on rows not seen, compared with other methods
-importance      how much predictions of unseen rows lose without a column;  interactions: without the joint effect of two
+importance      what predictions of unseen rows lose without a column
+interactions    the same without what two columns do only together
 reasons         what each column adds to a prediction
 effects         what is predicted as one column moves, or two
 regions         where which column matters, for models in leaves

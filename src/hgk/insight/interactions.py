@@ -143,7 +143,7 @@ def _rows(summed: int, parts: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Joint:
-    """Means over the background of scores: with no cell of the row, with those of one column, of two; and at the row."""
+    """Means over the background of scores with no cell of the row, with those of one column, of two; and at the row."""
 
     at_row: torch.Tensor
     none: torch.Tensor

@@ -155,7 +155,7 @@ def reasons(
     given = _given_background(model, background)
     enumerated = _enumerates(d, summed, None if given is None else len(given.rows), exact)
     behind = given or _of_training(fitted, asked, _many(d, summed, background, enumerated), rng)
-    designs = [_all_sets(d)] if enumerated else [_order(rng.permutation(d)) for _ in range(_orders(behind))]
+    designs = [all_sets(d)] if enumerated else [in_order(rng.permutation(d)) for _ in range(_orders(behind))]
     values, base, errors = _shapley(asked, behind, designs, fitted.inputs.encoder.owner)
     if len(output_names(model)) == 1:
         values, base, errors = values[..., 0], base[..., 0], errors[..., 0]
@@ -316,13 +316,13 @@ def _orders(behind: Background) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Sets of columns, the empty one first and that of all last, and φ = weights · v: sets x columns, columns x sets."""
+    """Sets of columns, the empty one first, that of all last, and φ = weights · v: sets x columns, columns x sets."""
 
     sets: np.ndarray
     weights: np.ndarray
 
 
-def _all_sets(d: int) -> Design:
+def all_sets(d: int) -> Design:
     sets = (np.arange(2**d)[:, None] >> np.arange(d) & 1).astype(bool)
     size = sets.sum(1)
     of_size = np.array([factorial(k) * factorial(d - k - 1) / factorial(d) for k in range(d)] + [0.0])
@@ -330,7 +330,7 @@ def _all_sets(d: int) -> Design:
     return Design(sets, weights)
 
 
-def _order(order: np.ndarray) -> Design:
+def in_order(order: np.ndarray) -> Design:
     """The sets of columns before each in the order, and those after each."""
     d = len(order)
     before = np.argsort(order) < np.arange(d + 1)[:, None]  # the first 0, 1, ..., d
