@@ -92,7 +92,7 @@ def test_fit_predict_explain_info_from_one_csv(call, tmp_path, folder):
     assert code == 0
     assert "Importance of columns" in said
     assert "increase of the mean squared error of unseen rows" in said
-    assert "interaction" in said
+    assert "nteraction" in said
     assert "shares of its exponent" not in said
     kernel = call("explain", model, "--kernel")[1]
     assert "the kernel is the plain Gaussian one" in kernel

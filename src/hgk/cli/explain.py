@@ -175,7 +175,8 @@ def kernel_explained(model: HGKEstimator) -> dict[str, Any]:
 def _show_kernel(said: dict[str, Any], most: int) -> None:
     if said["plain"]:
         say(f"{said['plain']}; the shares below are of how they were encoded")
-    columns = Listing("column", "share", title="The kernel: shares of its exponent, which are not importances")
+    say("the kernel rests on these columns and nodes, by shares of its exponent, which are not importances")
+    columns = Listing("column", "share", title="Columns of the kernel")
     for name, share in list(said["columns"].items())[:most]:
         columns.add_row(rich_cell(name), f"{share:.3f}")
     nodes = Listing("machine", "node", "kind", "share", "mostly", title="Nodes")

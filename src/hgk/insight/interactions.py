@@ -34,6 +34,8 @@ from hgk.permutation import FEWEST_ROWS, PAIRS, PERMUTED, SUMMED, Judge, Unseen
 
 # Columns among which interactions are looked for, and background rows for each row.
 MOST_COLUMNS, BACKGROUND = 8, 10
+# Interactions that matter less than this are none.
+NEGLIGIBLE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +48,7 @@ class Interactions:
         The columns that were looked at, by number, and ``names``.
     names : list of str
     pairs : list of (int, int)
-        All pairs of them, by number.
+        All pairs of them, by number, the smaller one first.
     mean, error : ndarray of shape (pairs,)
         What predictions of unseen rows lose without the interaction, in the unit of importances; standard errors.
     H : ndarray of shape (pairs,)
@@ -66,8 +68,10 @@ class Interactions:
 
     @property
     def carries(self) -> np.ndarray:
-        """Where the loss is more than noise."""
-        return self.mean > noise_level(len(self.pairs)) * self.error
+        """Where the loss is more than noise, and more than a thousandth of the loss of the best constant: no function
+        that was learned adds up exactly.
+        """
+        return self.mean > np.maximum(noise_level(len(self.pairs)) * self.error, NEGLIGIBLE)
 
     @property
     def shown(self) -> np.ndarray:
@@ -133,7 +137,7 @@ def interactions(
     mean, error, H = (
         np.array(part) for part in zip(*(told.strength(judge, unseen, a, b) for a, b in pairs), strict=True)
     )
-    numbered = [(asked[a], asked[b]) for a, b in pairs]
+    numbered = [(min(asked[a], asked[b]), max(asked[a], asked[b])) for a, b in pairs]
     return Interactions(asked, names, numbered, mean / unit, error / unit, H, judge.measure, len(unseen.index))
 
 
