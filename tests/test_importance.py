@@ -14,7 +14,7 @@ from hgk.insight import importance
 from hgk.losses import LeastSquares, Pinball
 from hgk.machines import Machine, MeanOfMachines, OnCentres, train, train_classes
 from hgk.machines.base import COARSE
-from hgk.permutation import Folds, best_constant, donors, permutation_importance
+from hgk.permutation import FoldMachines, best_constant, donors, permutation_importance
 from hgk.targets import Classes
 
 FRIEDMAN = 120
@@ -274,7 +274,7 @@ def test_with_other_losses_they_are_what_was_held_out_and_f_far_away(models, nam
 def test_folds_of_other_losses_are_trained_once_more(models, name):
     """Their mean is the machine, and what they say of rows of their own fold was held out."""
     model = models[name].model_
-    folds, rows = Folds.of(model), model.training.rows
+    folds, rows = FoldMachines.of(model), model.training.rows
     assert (folds.without.sum(1) == 1).all()
     everywhere = torch.arange(len(rows))
     clip = model.machine.clip

@@ -1,16 +1,16 @@
 """Importances beside what they claim: how much worse a method predicts new rows when it is refitted without a column.
 
-    python experiments/importance/run.py --data FOLDER --out experiments/importance/rows.jsonl [--splits 0 1 2] [--sets …]
-        [--methods …] [--rows N]
+    python experiments/importance/run.py --data FOLDER --out experiments/importance/rows.jsonl [--splits 0 1 2]
+        [--sets …] [--methods …] [--rows N]
 
 FOLDER has <set>.parquet; "friedman" and "diabetes" need no file. The splits and the scaling of columns and labels are
 those of the paper's protocol (hgk.bench.protocol). One row per set, split and method is appended when it is through;
 what is there already is passed over, so that a run may be stopped and started again. One thread per run.
 
-    hgk         feature_importances_ of HGKRegressor, the means as measured where these are 0, from training rows alone
+    hgk         importance_.mean of HGKRegressor: feature_importances_ with what is shown there as none
     catboost    get_feature_importance() (PredictionValuesChange), early stopping on the last fifth of the training rows
-    forest      scikit-learn's permutation_importance of a random forest, 5 repeats, on the last fifth of the training rows,
-                which the forest has not seen
+    forest      scikit-learn's permutation_importance of a random forest, 5 repeats, on the last fifth of the training
+                rows, which the forest has not seen
 
     spearman    rank correlation of the importances with the increases of the method's own mean squared error on test
                 rows when it is refitted without each column; for hgk every refit learns its kernel anew

@@ -20,7 +20,7 @@ from hgk.arrays import blocks, device_of, on_device, threads_for
 from hgk.events import ASIDE, BY_FOLDS, Event, Optimism, honest_error, last
 from hgk.importance import Importance
 from hgk.inputs import Inputs
-from hgk.machines import Elsewhere, Machine, Rows, WithoutOwn, weighted_quantile
+from hgk.machines import Elsewhere, Machine, Rows, weighted_quantile
 from hgk.storable import expect, storable
 from hgk.targets import Target
 
@@ -225,24 +225,6 @@ class Model:
             return self.target.decode(there(X.to(device)).clamp_(-clip, clip).to(AT_REST), 0)
 
         return self.target.decode(values.clamp(-clip, clip).to(AT_REST)), elsewhere
-
-    def without_own(self, index: torch.Tensor, coarse: bool = False) -> WithoutOwn:
-        """A function that gives f^(-i)(x), clipped, for rows x and the place in ``index`` of a training row i for each.
-
-        A row leaves with all its repetitions: a function that keeps some of them has seen it.
-        ``coarse`` allows roundings that means over many rows do not show. With another loss than least squares, see
-        :meth:`hgk.machines.of_loss.ByFolds.without_own`.
-        """
-        rows = replace(self.need_training("Functions without single rows need").rows, count=None)
-        device, clip, n = device_of(self.device), self.machine.clip, len(rows)
-        with threads_for(n, device), on_device(n, device):
-            there = self.machine.to(device).without_own(self.columns(rows).to(device), index.to(device), coarse)
-
-        def own(X: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
-            with threads_for(isqrt(n * max(1, len(X))), device), on_device(len(X), device):
-                return there(X.to(device), place.to(device)).clamp(-clip, clip).to(AT_REST)
-
-        return own
 
     def leave_two_out(self, index: torch.Tensor) -> torch.Tensor:
         """Decoded f^(-i,-j)(x_i), (labels, i, j)."""

@@ -18,22 +18,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import isqrt
 from typing import cast
 
 import numpy as np
 import torch
 
-from hgk.arrays import single_blas, threads_for
+from hgk.arrays import device_of, on_device, single_blas, threads_for
 from hgk.importance import Importance
 from hgk.losses import LeastSquares, Loss
-from hgk.machines import OfLoss, Rows
-from hgk.model import Model
+from hgk.machines import OfLoss, Rows, WithoutOwn
+from hgk.model import AT_REST, Model
 from hgk.search import Convex
 from hgk.targets import Classes
 
 # Pairs of a permuted row and a training row, rows that f is taken to sum over at most, and permuted rows at most: about
 # a second of kernel values on two cores.
-PAIRS, SUMMED, PERMUTED = 2e8, 10_000, 60_000
+PERMUTED_PAIRS, SUMMED, PERMUTED = 2e8, 10_000, 60_000
 # Permutations of a column, and rows that they are judged by.
 FEWEST_REPEATS, MOST_REPEATS, FEWEST_ROWS = 3, 10, 100
 # Probabilities that are smaller count as this.
@@ -42,7 +43,7 @@ GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class Scored:
     """The loss that predictions are judged by.
 
     Attributes
@@ -61,7 +62,7 @@ class Judge:
     of_best_constant: float
 
     @classmethod
-    def of(cls, model: Model) -> Judge:
+    def of(cls, model: Model) -> Scored:
         rows, target = model.need_training("The importance of columns needs").rows, model.calibrated
         share = rows.weight / rows.weight.sum()
         if isinstance(target, Classes):
@@ -104,6 +105,25 @@ def best_constant(loss: Loss, Y: torch.Tensor, share: torch.Tensor) -> float:
     return float(total((low + high) / 2).sum())
 
 
+def without_own(model: Model, index: torch.Tensor, coarse: bool = False) -> WithoutOwn:
+    """A function that gives f^(-i)(x), clipped, for rows x and the place in ``index`` of a training row i for each.
+
+    A row leaves with all its repetitions: a function that keeps some of them has seen it. ``coarse`` allows roundings
+    that means over many rows do not show. With another loss than least squares, see
+    :meth:`hgk.machines.of_loss.ByFolds.without_own`.
+    """
+    rows = replace(model.need_training("Functions without single rows need").rows, count=None)
+    device, clip, n = device_of(model.device), model.machine.clip, len(rows)
+    with threads_for(n, device), on_device(n, device):
+        there = model.machine.to(device).without_own(model.columns(rows).to(device), index.to(device), coarse)
+
+    def own(X: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+        with threads_for(isqrt(n * max(1, len(X))), device), on_device(len(X), device):
+            return there(X.to(device), place.to(device)).clamp(-clip, clip).to(AT_REST)
+
+    return own
+
+
 @dataclass(frozen=True, eq=False)
 class Unseen:
     """Some training rows, and f^(-i) for each of them."""
@@ -117,13 +137,13 @@ class Unseen:
         """At most so many, of those that some function has not seen."""
         rows = model.need_training("The importance of columns needs").rows
         known, machine = np.arange(len(rows)), model.machine
-        folds = Folds.of(model) if isinstance(machine, OfLoss) else None
+        folds = FoldMachines.of(model) if isinstance(machine, OfLoss) else None
         if folds is not None and bool(folds.without.any()):
             known = np.flatnonzero(folds.without.any(1).numpy())
         elif machine.held_out is not None:  # a fit that was stopped early has not held out all rows
             known, folds = np.flatnonzero(model.leave_one_out().isfinite().all(1).numpy()), None
         index = torch.from_numpy(np.sort(rng.permutation(known)[:most]))
-        values = model.without_own(index, coarse=True) if folds is None else partial(folds.values, index)
+        values = without_own(model, index, coarse=True) if folds is None else partial(folds.values, index)
         return cls(index, replace(rows[index], count=None), values)
 
     def at(self, features: torch.Tensor) -> torch.Tensor:
@@ -134,7 +154,7 @@ class Unseen:
 
 
 @dataclass(frozen=True, eq=False)
-class Folds:
+class FoldMachines:
     """The machines of another loss than least squares that were trained without one fold each, trained once more.
 
     Attributes
@@ -151,8 +171,8 @@ class Folds:
     without: torch.Tensor
 
     @classmethod
-    def of(cls, model: Model) -> Folds:
-        machine, rows = cast(OfLoss, model.machine), model.columns(model.need_training("Folds need").rows)
+    def of(cls, model: Model) -> FoldMachines:
+        machine, rows = cast(OfLoss, model.machine), model.columns(model.need_training("FoldMachines need").rows)
         K, solved = machine.kernel.matrix(rows.X), Convex(cast(Loss, machine.loss))
         alpha = torch.zeros(len(rows), len(machine.parts), machine.outputs, dtype=torch.float64)
         without = torch.ones(len(rows), len(machine.parts), dtype=torch.bool)
@@ -187,7 +207,7 @@ def permutation_importance(
     given = model.need_training("The importance of columns needs").rows
     most, many = _effort(len(given), len(groups))
     rng = np.random.default_rng(seed)
-    judge, unseen = Judge.of(model), Unseen.of(model, rows or most, rng)
+    judge, unseen = Scored.of(model), Unseen.of(model, rows or most, rng)
     owner, before = model.inputs.encoder.owner, judge.losses(unseen.rows.Y, judge.scores(unseen.at(unseen.rows.X)))
     features = [np.flatnonzero(np.isin(owner, columns)) for columns in groups]
     total = torch.zeros(len(groups), len(before), dtype=torch.float64)
@@ -207,7 +227,7 @@ def permutation_importance(
 
 def _effort(n: int, columns: int) -> tuple[int, int]:
     """Rows and repeats."""
-    of_column = min(PERMUTED, PAIRS / min(n, SUMMED)) / columns
+    of_column = min(PERMUTED, PERMUTED_PAIRS / min(n, SUMMED)) / columns
     repeats = int(np.clip(of_column / n, FEWEST_REPEATS, MOST_REPEATS))
     return max(FEWEST_ROWS, int(of_column / repeats)), repeats
 

@@ -31,7 +31,7 @@ from hgk.insight.fitted import column_names, output_names
 from hgk.storage import load
 
 # Background rows for the reasons of a single row, and pairs of columns that are shown.
-BACKGROUND, PAIRS = 64, 5
+BACKGROUND_ROWS, PAIRS_SHOWN = 64, 5
 
 RowOption = Annotated[
     int | None,
@@ -132,7 +132,7 @@ def _show_columns(said: dict[str, Any], most: int) -> None:
 
 
 def _show_interactions(said: dict[str, Any]) -> None:
-    found = [pair for pair in said["pairs"] if pair["importance"]][:PAIRS]
+    found = [pair for pair in said["pairs"] if pair["importance"]][:PAIRS_SHOWN]
     if not found:
         say(f"no interaction is more than noise, among {len(said['among'])} columns that matter")
         return
@@ -217,7 +217,7 @@ def row_explained(model: HGKEstimator, X: Any, top: int, terms: bool, notes: lis
 
 def _reasons(model: HGKEstimator, X: Any) -> list[dict[str, Any]]:
     """Output by output: base, value, and columns, those that add or take most first."""
-    found = reasons(model, X, background=BACKGROUND)
+    found = reasons(model, X, background=BACKGROUND_ROWS)
     values, errors = (part[0].reshape(part.shape[1], -1) for part in (found.values, found.errors))
     base = np.ravel(found.base_values[0])
     told = []

@@ -30,7 +30,7 @@ import torch
 from hgk.estimators import HGKEstimator
 from hgk.importance import noise_level
 from hgk.insight.fitted import column_indices, column_names
-from hgk.permutation import FEWEST_ROWS, PAIRS, PERMUTED, SUMMED, Judge, Unseen
+from hgk.permutation import FEWEST_ROWS, PERMUTED, PERMUTED_PAIRS, SUMMED, Scored, Unseen
 
 # Columns among which interactions are looked for, and background rows for each row.
 MOST_COLUMNS, BACKGROUND = 8, 10
@@ -126,7 +126,7 @@ def interactions(
         asked = list(dict.fromkeys(column_indices(model, columns)))
     names = [column_names(model)[j] for j in asked]
     pairs = list(combinations(range(len(asked)), 2))
-    judge = Judge.of(fitted)
+    judge = Scored.of(fitted)
     if not pairs:
         nothing = np.zeros(0)
         return Interactions(asked, names, [], nothing, nothing, nothing, judge.measure, 0)
@@ -142,7 +142,7 @@ def interactions(
 
 
 def _rows(summed: int, parts: int) -> int:
-    return max(FEWEST_ROWS, int(min(PERMUTED, PAIRS / min(summed, SUMMED)) / (BACKGROUND * parts)))
+    return max(FEWEST_ROWS, int(min(PERMUTED, PERMUTED_PAIRS / min(summed, SUMMED)) / (BACKGROUND * parts)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +156,7 @@ class _Joint:
 
     @classmethod
     def of(
-        cls, model: HGKEstimator, judge: Judge, unseen: Unseen, asked: list[int], rng: np.random.Generator
+        cls, model: HGKEstimator, judge: Scored, unseen: Unseen, asked: list[int], rng: np.random.Generator
     ) -> _Joint:
         given, owner = model.model_.training.rows, model.model_.inputs.encoder.owner  # type: ignore[union-attr]
         weight, X = given.weight.numpy(), unseen.rows.X
@@ -172,7 +172,7 @@ class _Joint:
         two = {pair: mean(pair) for pair in combinations(range(len(asked)), 2)}
         return cls(judge.scores(unseen.at(X)), mean([]), one, two)
 
-    def strength(self, judge: Judge, unseen: Unseen, a: int, b: int) -> tuple[float, float, float]:
+    def strength(self, judge: Scored, unseen: Unseen, a: int, b: int) -> tuple[float, float, float]:
         """The loss without the interaction, its standard error, and H."""
         share = (unseen.rows.weight / unseen.rows.weight.sum())[:, None]
 

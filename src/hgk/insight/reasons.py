@@ -34,16 +34,17 @@ from hgk.arrays import blocks
 from hgk.estimators import HGKEstimator
 from hgk.insight.fitted import cell, column_names, output_names
 from hgk.model import Model
+from hgk.permutation import SUMMED, without_own
 
 # Columns up to which all sets may be asked for, and up to which they are taken unasked; the background that needs.
 MOST_ENUMERATED, ENUMERATED, FEWEST_ENUMERATED = 14, 8, 32
 # Pairs of a prediction and a row that f sums over, for one explained row: by all sets, and by orders of the columns.
-PAIRS_OF_SETS, PAIRS_OF_ORDERS, SUMMED = 2e7, 5e6, 10_000
+PAIRS_OF_SETS, PAIRS_OF_ORDERS = 2e7, 5e6
 # Background rows, and orders of columns.
 FEWEST_BACKGROUND, MOST_BACKGROUND = 10, 100
 # Rows that the mean prediction is over, and rows predicted at a time.
-ROWS_OF_MEAN, AT_A_TIME = 5000, 2**15
-LEAST_PROBABILITY = 1e-12
+ROWS_OF_MEAN, ROWS_AT_A_TIME = 5000, 2**15
+LEAST_ODDS = 1e-12
 SCALES = ("prediction", "log_odds")
 
 
@@ -200,7 +201,7 @@ def _asked(model: HGKEstimator, X: Any, rows: Sequence[int] | None, of: str) -> 
     training = fitted.need_training("Reasons for training rows need")
     place = _places(rows, training.place)
     index, own = np.unique(place, return_inverse=True)
-    without = fitted.without_own(torch.from_numpy(index))
+    without = without_own(fitted, torch.from_numpy(index))
 
     def values(F: torch.Tensor, number: np.ndarray) -> np.ndarray:
         return out(without(F, torch.from_numpy(own[number])))
@@ -229,7 +230,7 @@ def _scale(model: HGKEstimator, of: str) -> Callable[[torch.Tensor], np.ndarray]
         raise ValueError("of='log_odds' was given to a regression; it is for probabilities of classes.")
 
     def log_odds(t: torch.Tensor) -> np.ndarray:
-        p = np.clip(target.responses(t), LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+        p = np.clip(target.responses(t), LEAST_ODDS, 1 - LEAST_ODDS)
         return np.log(p) - np.log1p(-p)
 
     return log_odds
@@ -315,22 +316,22 @@ def _orders(behind: Background) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Design:
+class Coalitions:
     """Sets of columns, the empty one first, that of all last, and φ = weights · v: sets x columns, columns x sets."""
 
     sets: np.ndarray
     weights: np.ndarray
 
 
-def all_sets(d: int) -> Design:
+def all_sets(d: int) -> Coalitions:
     sets = (np.arange(2**d)[:, None] >> np.arange(d) & 1).astype(bool)
     size = sets.sum(1)
     of_size = np.array([factorial(k) * factorial(d - k - 1) / factorial(d) for k in range(d)] + [0.0])
     weights = np.where(sets.T, of_size[size - 1], -of_size[size])
-    return Design(sets, weights)
+    return Coalitions(sets, weights)
 
 
-def in_order(order: np.ndarray) -> Design:
+def in_order(order: np.ndarray) -> Coalitions:
     """The sets of columns before each in the order, and those after each."""
     d = len(order)
     before = np.argsort(order) < np.arange(d + 1)[:, None]  # the first 0, 1, ..., d
@@ -341,11 +342,11 @@ def in_order(order: np.ndarray) -> Design:
     for j, (small, large), (more, fewer) in zip(order, pairwise(first), pairwise(others), strict=True):
         for place, by in ((large, 0.5), (small, -0.5), (more, 0.5), (fewer, -0.5)):
             weights[j, place] += by
-    return Design(sets, weights)
+    return Coalitions(sets, weights)
 
 
 def _shapley(
-    asked: Asked, behind: Background, designs: Sequence[Design], owner: np.ndarray
+    asked: Asked, behind: Background, designs: Sequence[Coalitions], owner: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """φ (rows, columns, outputs), base values (rows, outputs), and standard errors."""
     rounds = max(1, len(designs) // len(behind.rows))
@@ -363,7 +364,7 @@ def _shapley(
 
 
 def _of_row(
-    asked: Asked, i: int, behind: Background, designs: Sequence[Design], owner: np.ndarray, at_x, at_z
+    asked: Asked, i: int, behind: Background, designs: Sequence[Coalitions], owner: np.ndarray, at_x, at_z
 ) -> np.ndarray:
     """φ of one row for every background row, (background, columns, outputs)."""
     x, many = asked.features[i], len(behind.rows)
@@ -372,7 +373,7 @@ def _of_row(
     masks = torch.from_numpy(sets)[:, torch.from_numpy(owner)]
     between = [
         asked.values(torch.where(masks[part], x, behind.rows[z[part]]), np.full(part.stop - part.start, i))
-        for part in blocks(len(z), AT_A_TIME)
+        for part in blocks(len(z), ROWS_AT_A_TIME)
     ]
     ends = np.cumsum([len(design.sets) - 2 for design in designs])[:-1]
     v = np.split(np.concatenate([*between, at_z[:0]]), ends)
