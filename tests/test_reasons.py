@@ -189,7 +189,7 @@ def test_predictions_without_rows_are_those_of_refits():
 
 def test_what_cannot_be_explained_gets_one_sentence(model):
     fitted, X = model
-    with pytest.raises(ValueError, match="Of X and rows one is expected"):
+    with pytest.raises(ValueError, match="Both or none of X and rows were given"):
         reasons(fitted)
     with pytest.raises(ValueError, match="of='logits' was given"):
         reasons(fitted, X, of="logits")

@@ -168,7 +168,9 @@ def reasons(
 
 def _check(X: Any, rows: Any, exact: Any, of: str) -> None:
     if (X is None) == (rows is None):
-        raise ValueError("Of X and rows one is expected: a table of rows to explain, or numbers of training rows.")
+        raise ValueError(
+            "Both or none of X and rows were given; give one, a table of rows to explain or numbers of training rows."
+        )
     if of not in SCALES:
         raise ValueError(f"of={of!r} was given; {' or '.join(map(repr, SCALES))} is expected.")
     if exact not in (None, True, False):
