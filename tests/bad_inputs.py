@@ -49,7 +49,7 @@ from hgk.bench import datasets
 from hgk.bench.datasets import DataError
 from hgk.bench.peers.hkl import HKLRegressor
 from hgk.bench.store import Store, StoreError
-from hgk.insight import contributions
+from hgk.insight import contributions, importance, reasons
 from hgk.kernels import MeanKernel, Rough, Smooth
 from hgk.losses import EpsilonInsensitive, Hinge, Pinball
 from hgk.report.displays import EffectDisplay
@@ -302,6 +302,15 @@ def _parameters():
     yield "a coverage of 90", lambda: PLAIN.fit(X, Y).predict_interval(X, 90), ValueError
     yield "intervals of a compact model", lambda: hgk.load("compact.hgk").predict_interval(_towns()), CompactModelError
     yield "contributions of 0 rows", lambda: contributions(fitted(), _towns(), 0), ValueError
+    yield "importance in no permutation", lambda: importance(fitted(), repeats=0), ValueError
+    yield "importance of a group without columns", lambda: importance(fitted(), {"none": []}), ValueError
+    yield "importance of a compact model", lambda: hgk.load("compact.hgk").feature_importances_, CompactModelError
+    yield "reasons for nothing", lambda: reasons(fitted()), ValueError
+    yield "reasons of an unknown scale", lambda: reasons(fitted(), _towns(), of="logits"), ValueError
+    yield "log-odds of a regression", lambda: reasons(fitted(), _towns(), of="log_odds"), ValueError
+    yield "reasons that are exact by half", lambda: reasons(fitted(), _towns(), exact=0.5), ValueError
+    yield "reasons without a background", lambda: reasons(fitted(), _towns(), background=0), ValueError
+    yield "reasons of an unknown training row", lambda: reasons(fitted(), rows=[999]), ValueError
 
 
 def _losses():
@@ -458,6 +467,7 @@ def _command_line():
     )
     yield "a row beyond the table", command("explain", "price.hgk", "--row", "99", "--data", "houses.csv"), SystemExit
     yield "a row that the model did not see", command("explain", "price.hgk", "--row", "99"), SystemExit
+    yield "terms without a row", command("explain", "price.hgk", "--terms"), SystemExit
     yield "a table to explain without a row", command("explain", "price.hgk", "--data", "houses.csv"), SystemExit
 
 

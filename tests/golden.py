@@ -164,7 +164,7 @@ LARGE = {
 
 def told(model, X):
     """What a fitted model says about some rows, and what was chosen."""
-    said = {"predict": model.predict(X), "lam": model.lam_, "importances": model.feature_importances_}
+    said = {"predict": model.predict(X), "lam": model.lam_, "importances": model.exponent_shares_}
     for name, arguments in (("decision_function", (X,)), ("predict_proba", (X,)), ("predict_interval", (X, 0.8))):
         try:
             said[name] = getattr(model, name)(*arguments)

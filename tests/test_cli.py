@@ -25,7 +25,7 @@ from hgk.cli import demo, fit, progress, shared, tables
 from hgk.cli.rows import read_rows
 from hgk.cli.shared import Console
 from hgk.events import ClassesJudged, Counted, Event, Step, last
-from hgk.insight import contributions, scores
+from hgk.insight import contributions, influence, scores
 from hgk.progress import Progress
 from tasks import quickly
 
@@ -72,7 +72,7 @@ def test_fit_predict_explain_info_from_one_csv(call, tmp_path, folder):
     assert said.startswith("by 5-fold cross-validation: a root mean squared error of ")
     assert "leave-one-out, by a kernel and λ that have seen the row: RMSE" in said
     assert f"model in {model}" in said
-    assert "leans on" not in said
+    assert "columns that matter most: living area" in said
     assert "tells nothing about" in said
     assert "regression, since 'price' takes 80 different numbers: 80 rows, 3 columns" in err
     code, said, _ = call("predict", model, data, "--interval", "0.8", "--out", out)
@@ -86,12 +86,17 @@ def test_fit_predict_explain_info_from_one_csv(call, tmp_path, folder):
     assert code == 0
     assert "HGKRegressor of 'price'" in said
     assert "living area, größe, town" in said
-    assert "leans on" not in said
+    assert re.search(r"matter +living area \d\.\d\d ± 0\.\d\d", said)
     assert "kernel         the kernel is the plain Gaussian one" in said
     code, said, _ = call("explain", model)
     assert code == 0
-    assert said.startswith("the kernel is the plain Gaussian one")
-    assert "living area" in said
+    assert "Importance of columns" in said
+    assert "increase of the mean squared error of unseen rows" in said
+    assert "nteraction" in said
+    assert "shares of its exponent" not in said
+    kernel = call("explain", model, "--kernel")[1]
+    assert "the kernel is the plain Gaussian one" in kernel
+    assert "shares of its exponent, which are not importances" in kernel
     direct = hgk.HGKRegressor("plain", random_state=0).fit(X, frame["price"])
     assert np.array_equal(direct.predict(X), loaded.predict(X))
 
@@ -104,22 +109,47 @@ def test_json_is_one_document_and_quiet_says_nothing(call, tmp_path, folder):
     found = json.loads(said)
     assert found["task"] == "HGKClassifier"
     assert found["rows"] == 80
-    assert sum(found["importances"].values()) == pytest.approx(1)
+    assert set(found["importance"]["columns"]) == {"living area", "größe", "town"}
     assert 0.5 < found["leave_one_out"]["accuracy"] <= 1
     assert call(*arguments, "--quiet") == (0, "", "")
     found = json.loads(call("predict", model, data, "--proba", "--json")[1])
     assert set(found[0]) == {"prediction", "probability of no", "probability of yes"}
     assert all(row["probability of no"] + row["probability of yes"] == pytest.approx(1) for row in found)
     assert json.loads(call("info", model, "--json")[1])["summary"]["classes"] == ["no", "yes"]
-    assert {"columns", "nodes"} <= set(json.loads(call("explain", model, "--json")[1]))
+    assert {"importance", "interactions", "notes"} == set(json.loads(call("explain", model, "--json")[1]))
+    assert {"columns", "nodes", "plain"} == set(json.loads(call("explain", model, "--kernel", "--json")[1])["kernel"])
 
 
-def test_a_row_is_explained_by_rows_that_add_up(call, folder):
-    data = folder / "houses.csv"
+def test_a_row_is_explained_by_columns_that_add_up_and_rows_that_it_leans_on(call, folder):
+    data, frame, model = folder / "houses.csv", houses(), hgk.load(folder / "price.hgk")
     by_data = json.loads(call("explain", folder / "price.hgk", "--row", 17, "--data", data, "--top", 3, "--json")[1])
     stored = json.loads(call("explain", folder / "price.hgk", "--row", 17, "--top", 3, "--json")[1])
     assert by_data == stored
-    (output,) = stored["outputs"]
+    X = frame[["living area", "größe", "town"]]
+    (output,), prediction = stored["reasons"], model.predict(X)[17]
+    assert {column["column"] for column in output["columns"]} == set(X)
+    assert {column["column"]: column["cell"] for column in output["columns"]}["town"] == frame["town"][17]
+    assert output["base"] + sum(column["adds"] for column in output["columns"]) == pytest.approx(prediction)
+    assert output["base"] == pytest.approx(model.predict(X).mean())
+    (output,), change = stored["rows"], influence(model, X[17:18])[0]
+    assert output["value"] == pytest.approx(prediction)
+    assert [abs(row["adds"]) for row in output["rows"]] == pytest.approx(np.sort(np.abs(change))[::-1][:3])
+    for row in output["rows"]:
+        assert row["adds"] == pytest.approx(change[row["row"]])
+        assert row["without"] == pytest.approx(prediction - row["adds"])
+        assert row["label"] == pytest.approx(frame["price"][row["row"]])
+    shown = call("explain", folder / "price.hgk", "--row", 17)[1]
+    assert shown.index("mean prediction") < shown.index("without it")
+    assert "similarity" not in shown
+    assert "leaves them out" in call("explain", folder / "compact.hgk", "--row", 3, "--data", data)[2]
+    assert "none were kept" in call("explain", folder / "compact.hgk")[2]
+
+
+def test_the_terms_of_the_sum_are_told_on_request(call, folder):
+    data = folder / "houses.csv"
+    asked = "explain", folder / "price.hgk", "--row", 17, "--terms", "--top", 3, "--json"
+    stored = json.loads(call(*asked)[1])
+    (output,) = stored["terms"]["outputs"]
     total = output["base"] + sum(row["contribution"] for row in output["rows"]) + output["rest"]
     assert total == pytest.approx(output["value"])
     frame, model = houses(), hgk.load(folder / "price.hgk")
@@ -129,10 +159,10 @@ def test_a_row_is_explained_by_rows_that_add_up(call, folder):
         assert row["cells"]["town"] == frame["town"][row["row"]]
     expected = contributions(model, frame.iloc[17:18][["living area", "größe", "town"]], 3)
     np.testing.assert_allclose([row["contribution"] for row in output["rows"]], expected.contribution[0, 0])
-    shown = call("explain", folder / "sold.hgk", "--row", 3)[1]
-    assert "training row" in shown
+    shown = call("explain", folder / "sold.hgk", "--row", 3, "--terms")[1]
+    assert "similarity" in shown
     assert "prediction no" in shown or "prediction yes" in shown
-    assert "not kept" in call("explain", folder / "compact.hgk", "--row", 3, "--data", data)[1]
+    assert "not kept" in call("explain", folder / "compact.hgk", "--row", 3, "--data", data, "--terms")[1]
 
 
 @pytest.mark.parametrize(
@@ -162,9 +192,9 @@ def test_groups_and_the_task_are_kept(call, tmp_path, folder):
     group = "--group", "home=living area,größe", "--group", "place=town"
     code, _, _ = call("fit", folder / "houses.csv", "--target", "price", "--drop", "sold", *group, "--out", model, "-q")
     assert code == 0
-    assert re.search(r"kernel +leans on \w", call("info", model)[1])
+    assert re.search(r"matter +living area \d", call("info", model)[1])
     assert hgk.load(model).groups == {"home": ["living area", "größe"], "place": ["town"]}
-    nodes = {node["node"] for node in json.loads(call("explain", model, "--json")[1])["nodes"]}
+    nodes = {node["node"] for node in json.loads(call("explain", model, "--kernel", "--json")[1])["kernel"]["nodes"]}
     assert nodes == {"home", "place"}
 
 
@@ -422,6 +452,7 @@ def test_rows_without_a_target_are_left_out_and_counted(call, tmp_path):
         (["explain", "price.hgk", "--row", "999"], "the model saw 80 rows"),
         (["explain", "price.hgk", "--row", "999", "--data", "DATA"], "the table has 80 rows"),
         (["explain", "price.hgk", "--data", "DATA"], "without --row"),
+        (["explain", "price.hgk", "--terms"], "without --row"),
         (["explain", "compact.hgk", "--row", "1"], "compact files and compressed models leave out"),
         (["info", "DATA"], "is not a model file of hgk"),
     ],

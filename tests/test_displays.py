@@ -13,7 +13,7 @@ from hgk.events import Judged, of_kind
 from hgk.insight import kernel_trees, learning_curves, relevance
 from hgk.insight.fitted import column_names
 from hgk.report import palette
-from hgk.report.displays import EffectDisplay, KernelTreeDisplay, LearningDisplay, RelevanceDisplay
+from hgk.report.displays import EffectDisplay, ImportanceDisplay, KernelTreeDisplay, LearningDisplay, RelevanceDisplay
 
 plt = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
 
@@ -61,10 +61,21 @@ def test_kinds_of_nodes_have_colours_of_their_own_and_unknown_ones_too():
     assert len(set(colours.values())) == 4
 
 
+def test_bars_are_importances_and_their_errors_twice_the_standard_error(model):
+    ax, found = ImportanceDisplay.from_estimator(model).ax_, model.importance_
+    np.testing.assert_allclose([bar.get_width() for bar in ax.patches], found.shown[found.order])
+    segments = ax.collections[0].get_segments()
+    expected = np.where(found.carries, 4 * found.error, 0)[found.order]
+    np.testing.assert_allclose([s[1, 0] - s[0, 0] for s in segments], expected, atol=1e-12)
+    assert len([text for text in ax.texts if "none" in text.get_text()]) == int((~found.carries).sum())
+    groups = ImportanceDisplay.from_estimator(model, groups={"both": ["a", 1], "rest": ["city"]}).ax_
+    assert {label.get_text() for label in groups.get_yticklabels()} == {"both", "rest"}
+
+
 def test_bars_are_relevances_and_their_errors_the_spread(model):
     ax = RelevanceDisplay.from_estimator(model).ax_
-    order = np.argsort(-model.feature_importances_)
-    np.testing.assert_allclose([bar.get_width() for bar in ax.patches], model.feature_importances_[order])
+    order = np.argsort(-model.exponent_shares_)
+    np.testing.assert_allclose([bar.get_width() for bar in ax.patches], model.exponent_shares_[order])
     deviation = relevance(model).deviation
     segments = ax.collections[0].get_segments()
     np.testing.assert_allclose([s[1, 0] - s[0, 0] for s in segments], 2 * deviation[order])
@@ -92,7 +103,9 @@ def test_effects_are_drawn_for_columns_by_name_and_number_in_given_axes(model):
     display = EffectDisplay.from_estimator(model, X, ["city", 0], ax=axes)
     assert list(display.ax_) == list(axes)
     assert display.figure_ is axes[0].figure
-    for value, mean in zip(["Köln", "Ulm"], axes[0].lines[-1].get_ydata(), strict=True):
+    labels, bars = [t.get_text() for t in axes[0].get_yticklabels()], [bar.get_width() for bar in axes[0].patches]
+    assert bars == sorted(bars)
+    for value, mean in zip(labels, bars, strict=True):
         assert mean == pytest.approx(model.predict(X.assign(city=value)).mean())
     moved = X.assign(a=axes[1].lines[-1].get_xdata()[3])
     assert axes[1].lines[-1].get_ydata()[3] == pytest.approx(model.predict(moved).mean())

@@ -59,8 +59,8 @@ def test_learned_weights_beat_the_plain_gaussian_and_find_the_relevant_columns()
     *errors, error = [np.mean((m.predict(X[200:]) - y[200:]) ** 2) for m in (*learned, plain)]
     assert max(errors) < 0.7 * error
     # columns 5 to 9 are noise; over six seeds the others' share was between 0.54 and 0.91
-    assert np.mean([m.feature_importances_[:5].sum() for m in learned]) > 0.6
-    np.testing.assert_allclose(plain.feature_importances_, 0.1, atol=0.02)
+    assert np.mean([m.exponent_shares_[:5].sum() for m in learned]) > 0.6
+    np.testing.assert_allclose(plain.exponent_shares_, 0.1, atol=0.02)
 
 
 def test_predictions_are_the_fitted_attributes_put_together(fitted):
@@ -283,7 +283,7 @@ def test_several_architectures_are_chosen_by_the_papers_protocol():
     np.testing.assert_allclose(model.predict(X), model.model_.target.out(np.clip(t, -1, 1)))
     assert np.corrcoef(model.loo_predictions_, y)[0, 1] > 0.7
     mean = np.mean([m.kernel.relevance(rows.X) for m in machines], axis=0)
-    np.testing.assert_allclose(model.feature_importances_, mean)
+    np.testing.assert_allclose(model.exponent_shares_, mean)
     np.testing.assert_allclose(model.kernel_(X), np.mean([m.kernel.matrix(model.features(X)) for m in machines], 0))
     assert model.alpha_.shape == (5, 90)
     assert model.lam_ == pytest.approx(np.exp(np.mean(np.log([m.lam for m in machines]))))
@@ -469,7 +469,7 @@ def test_constant_and_repeated_columns_are_named():
     text = " ".join(str(w.message) for w in caught)
     assert "weight 0: x6." in text
     assert "arbitrarily: x7." in text
-    assert model.feature_importances_[6] == 0
+    assert model.exponent_shares_[6] == 0
     assert np.isfinite(model.predict(table)).all()
 
 

@@ -131,7 +131,7 @@ def fitted():
 
 def outcomes(model, X):
     """Everything that a model says."""
-    said = [model.predict(X), model.loo_predictions_, model.node_importances_, model.feature_importances_]
+    said = [model.predict(X), model.loo_predictions_, model.node_shares_, model.exponent_shares_]
     said += [model.alpha_, model.lam_, model.gamma_, model.X_fit_, model.kernel_(X)]
     if isinstance(model, HGKRegressor):
         return [*said, model.predict_interval(X), model.predict_interval(X, 0.5)]
@@ -225,7 +225,7 @@ def test_the_description_tells_versions_columns_and_training(fitted, tmp_path):
     assert found["summary"]["columns"] == list(model.feature_names_in_)
     assert found["summary"]["rows"] == 60
     assert found["bytes"] == (tmp_path / "model.hgk").stat().st_size
-    np.testing.assert_allclose(found["summary"]["importances"], model.feature_importances_)
+    np.testing.assert_allclose(found["summary"]["exponent_shares"], model.exponent_shares_)
 
 
 def test_the_history_keeps_first_and_last_steps_and_all_decisions(fitted, tmp_path):
@@ -251,7 +251,7 @@ def test_a_compact_model_predicts_the_same_and_says_what_it_lacks(fitted, tmp_pa
     hgk.save(model, tmp_path / "compact.hgk", compact=True)
     loaded = hgk.load(tmp_path / "compact.hgk")
     assert np.array_equal(loaded.predict(X), model.predict(X))
-    assert np.array_equal(loaded.feature_importances_, model.feature_importances_)
+    assert np.array_equal(loaded.exponent_shares_, model.exponent_shares_)
     with pytest.raises(CompactModelError, match=r"^Intervals need the training labels.*without compact\.$"):
         loaded.predict_interval(X)
     with pytest.raises(CompactModelError, match=r"^Leave-one-out predictions need the training labels"):
@@ -646,7 +646,7 @@ def test_a_file_of_schema_1_still_loads():
             assert model.predict(X).tolist() == said["predict"]
         else:
             np.testing.assert_allclose(model.predict(X), said["predict"], rtol=1e-6)
-        np.testing.assert_allclose(model.feature_importances_, said["importances"], rtol=1e-6)
+        np.testing.assert_allclose(model.exponent_shares_, said["importances"], rtol=1e-6)
         if "predict_proba" in said:
             np.testing.assert_allclose(model.predict_proba(X), said["predict_proba"], rtol=1e-5)
         else:

@@ -316,15 +316,15 @@ def test_the_default_finds_the_columns_and_reports_its_optimism():
     plain = HGKRegressor("plain", random_state=0).fit(X[:200], y[:200])
     error = [np.mean((m.predict(X[200:]) - y[200:]) ** 2) for m in (model, plain)]
     assert error[0] < 0.6 * error[1]
-    assert model.feature_importances_[:5].sum() > 0.9
+    assert model.exponent_shares_[:5].sum() > 0.9
     judged = {event.candidate: event for event in of_kind(model.history_, Judged)}
     assert {"plain", "mixed"} <= set(judged)
     assert judged["mixed"].optimism == pytest.approx(judged["mixed"].honest - judged["mixed"].criterion)
     assert np.isnan(judged["plain"].optimism)  # it has minimised no criterion
     assert np.corrcoef(model.loo_predictions_, y[:200])[0, 1] > 0.9
-    np.testing.assert_allclose(model.node_importances_.sum(0), model.feature_importances_)
-    assert model.node_importances_.sum() == pytest.approx(1)
-    assert len(model.node_importances_) == sum(len(kernel.W[0]) for kernel in kernels_of(model))
+    np.testing.assert_allclose(model.node_shares_.sum(0), model.exponent_shares_)
+    assert model.node_shares_.sum() == pytest.approx(1)
+    assert len(model.node_shares_) == sum(len(kernel.W[0]) for kernel in kernels_of(model))
 
 
 def test_a_planted_interaction_group_is_found():
@@ -335,12 +335,12 @@ def test_a_planted_interaction_group_is_found():
     model = HGKRegressor(groups={"pair": [0, 1], "alone": [2]}, random_state=0).fit(X, y)
     names = ["pair", "alone", "rest"]
     assert all(list(kernel.architecture.labels) == names for kernel in kernels_of(model))
-    nodes = model.node_importances_.sum(1).reshape(-1, 3).sum(0)
+    nodes = model.node_shares_.sum(1).reshape(-1, 3).sum(0)
     assert nodes[0] > 0.5
     assert nodes[2] < 0.1
     free = HGKRegressor(random_state=0).fit(X, y)
-    assert free.feature_importances_[:2].sum() > 0.6
-    assert free.feature_importances_[3:].sum() < 0.15
+    assert free.exponent_shares_[:2].sum() > 0.6
+    assert free.exponent_shares_[3:].sum() < 0.15
 
 
 def test_the_default_is_not_worse_than_plain_where_there_is_little_to_learn():

@@ -262,8 +262,8 @@ def test_mixed_frames_are_fitted_and_predicted(preset):
     table, y = frame()
     model = HGKRegressor(preset, random_state=0).fit(table[:200], y[:200])
     assert model.score(table[200:], y[200:]) > (0.85 if preset == "default" else 0.5)
-    assert model.feature_importances_.shape == (5,)
-    assert model.feature_importances_.sum() == pytest.approx(1)
+    assert model.exponent_shares_.shape == (5,)
+    assert model.exponent_shares_.sum() == pytest.approx(1)
     assert "colour=red" in str(model.kernel_)
     odd = table[:3].copy()
     odd["colour"] = ["purple", None, "red"]
@@ -449,7 +449,7 @@ def test_a_kind_of_column_from_outside_is_fitted_saved_explained_and_reported(pr
     model = HGKRegressor(preset, random_state=0).fit(table[:200], y[:200])
     assert model.score(table[200:], y[200:]) > 0.9
     assert [kind.kind for kind in model.model_.inputs.encoder.features[:3]] == ["scaled"] * 3
-    assert preset == "plain" or model.feature_importances_[0] > 0.6
+    assert preset == "plain" or model.exponent_shares_[0] > 0.6
     hgk.save(model, tmp_path / "model.hgk")
     loaded = hgk.load(tmp_path / "model.hgk")
     np.testing.assert_array_equal(loaded.predict(table), model.predict(table))

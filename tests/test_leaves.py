@@ -313,6 +313,21 @@ def test_a_mean_by_proportions_is_the_mean_of_everything():
     torch.testing.assert_close(apart.similarities(X)[0].sum(-1), apart(X))
 
 
+@pytest.mark.parametrize("lacking", [0, 12])
+def test_functions_without_a_rows_own_are_those_without_one(lacking):
+    """Also where some rows are in no leaf, and where a leaf has no rows and another machine stands in."""
+    rows = rows_of()
+    machine = in_leaves(rows, index=torch.arange(lacking, len(rows)))
+    if lacking:
+        parts = machine.partition
+        emptied = replace(parts, order=parts.order[parts.ends[1] :], ends=(parts.ends - parts.ends[1]).clamp_min(0))
+        machine = replace(machine, partition=emptied, stand_in=train(KERNEL, rows, 0.01))
+    index = torch.tensor([0, 5, 13, 20, 41])
+    X, place = torch.cat([rows.X[index] + 0.01, rows.X[:20]]), torch.arange(25) % 5
+    expected = machine.without_one(rows, index)[1](X)[:, torch.arange(25), place].T
+    np.testing.assert_allclose(machine.without_own(rows, index)(X, place).numpy(), expected.numpy(), atol=1e-9)
+
+
 def test_importances_are_those_of_the_leaves():
     rows = rows_of(200)
     machine = in_leaves(rows)
@@ -465,7 +480,7 @@ def test_everything_can_be_asked_of_a_model_in_leaves(divided_fit, tmp_path):
     low, high = model.predict_interval(X_new, 0.9).T
     assert 0.8 < ((low < y_new) & (y_new < high)).mean() < 0.99
     assert model.loo_predictions_.shape == y.shape
-    assert model.feature_importances_.sum() == pytest.approx(1)
+    assert model.exponent_shares_.sum() == pytest.approx(1)
     sums = contributions(model, X_new[:5], k=None)
     np.testing.assert_allclose(sums.base + sums.contribution.sum(-1)[:, 0], model.predict(X_new[:5]), atol=1e-3)
     assert sums.rows.shape[-1] == len(given_rows(model)) == len(model.machine_.X)

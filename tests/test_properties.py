@@ -42,7 +42,7 @@ def test_any_numbers_give_predictions_in_the_range_of_the_labels_or_a_sentence(p
         assert not np.isnan(bounds).any()
         assert (bounds[:, 0] <= bounds[:, 1]).all()
         assert within(attempted(lambda: model.loo_predictions_), y[kept])
-        assert model.feature_importances_.sum() <= 1 + 1e-9
+        assert model.exponent_shares_.sum() <= 1 + 1e-9
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -188,4 +188,4 @@ def test_a_fit_with_what_is_left_can_be_asked_everything(tmp_path):
     hgk.save(model, tmp_path / "model.hgk")
     loaded = hgk.load(tmp_path / "model.hgk")
     assert np.array_equal(loaded.predict(X), model.predict(X))
-    assert model.feature_importances_.sum() == pytest.approx(1)
+    assert model.exponent_shares_.sum() == pytest.approx(1)

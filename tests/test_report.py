@@ -19,7 +19,7 @@ from sklearn.metrics import confusion_matrix, r2_score, roc_auc_score
 from browsing import Tags, assert_quiet, forget, keys
 from hgk import Adam, HGKClassifier, HGKRegressor, compose, two_layers
 from hgk.events import Chosen, GridChosen, Judged, Step, Watched, honest_error, last, of_kind
-from hgk.insight import LearningRun, effect, kernel_trees, learning_curves, new_rows, pairs, verdict
+from hgk.insight import LearningRun, effect, interactions, kernel_trees, learning_curves, new_rows, relevance, verdict
 from hgk.insight.coverage import loo_interval
 from hgk.insight.fitted import kernels
 from hgk.machines import MeanOfMachines, Rows, train, wrong_classes
@@ -105,13 +105,17 @@ def cells(text, label):
 # Numbers
 
 
-def test_relevance_and_trees_are_those_of_the_model(regression, data):
-    relevance = data["relevance"]
-    np.testing.assert_allclose(relevance["mean"], regression.feature_importances_, rtol=1e-12)
+def test_importances_relevance_and_trees_are_those_of_the_model(regression, data):
+    found = regression.importance_
+    np.testing.assert_allclose(data["importance"]["shown"], found.shown, rtol=1e-12)
+    np.testing.assert_allclose(data["importance"]["error"], found.error, rtol=1e-12)
+    assert data["importance"]["order"] == found.order.tolist()
     shares = [share for share, _, _, _ in regression.machine_.terms]
     assert len(shares) > 1
     assert sum(shares) == pytest.approx(1)
-    np.testing.assert_allclose(shares @ np.array(relevance["kernels"]), relevance["mean"], rtol=1e-9)
+    rested = relevance(regression)
+    np.testing.assert_allclose(rested.mean, regression.exponent_shares_, rtol=1e-12)
+    np.testing.assert_allclose(shares @ rested.kernels, rested.mean, rtol=1e-9)
     features = regression.model_.inputs.encoder.features
     for tree, (share, kernel, lam) in zip(data["trees"], kernels(regression), strict=True):
         assert (tree["share"], tree["lam"]) == pytest.approx((share, lam))
@@ -134,32 +138,42 @@ def test_deep_trees_pass_shares_on_and_wide_ones_sum_up_the_rest(deep):
         for i, node in enumerate(above):
             assert node.share == pytest.approx(sum(child.share for child in below if child.parent == i))
     X, y = make_friedman1(30, n_features=40, random_state=0)
-    wide = embedded(report(HGKRegressor("plain").fit(X, y)))["trees"][0]
-    assert wide["columns"][-1]["name"] == "25 other columns"
-    assert sum(column["share"] for column in wide["columns"]) == pytest.approx(1)
-    assert sum(edge["weight"] ** 2 for edge in wide["edges"]) == pytest.approx(40)
+    groups = {"all": range(40), "some": range(10)}
+    wide = HGKRegressor(groups=groups, optimiser=Adam(steps=2, batch=30), random_state=0).fit(X, y)
+    tree = embedded(report(wide))["trees"][0]
+    assert tree["columns"][-1]["name"] == "25 other columns"
+    assert sum(column["share"] for column in tree["columns"]) == pytest.approx(1)
+    (kernel,) = [kernel for _, kernel, _ in kernels(wide)]
+    assert sum(edge["weight"] ** 2 for edge in tree["edges"]) == pytest.approx(float((kernel.W[0] ** 2).sum()))
 
 
-def test_pairs_are_drawn_by_shares(regression):
-    total, start = np.zeros((5, 5)), 0
-    for share, kernel, _, _ in regression.machine_.terms:
-        nodes = len(kernel.architecture.coordinates)
-        for node in regression.node_importances_[start : start + nodes] / share:
-            for a in range(5):
-                for b in range(5):
-                    total[a, b] += share * node[a] * node[b] / node.sum()
-        start += nodes
-    np.testing.assert_allclose(pairs(regression), total, rtol=1e-9)
-    np.testing.assert_allclose(pairs(regression).sum(1), regression.feature_importances_, rtol=1e-9)
+def test_interactions_of_the_page_are_those_of_the_model():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.uniform(-1, 1, (150, 3)), columns=["a", "b", "<c>"])
+    model = HGKRegressor("plain", random_state=0).fit(X, X["a"] * X["<c>"])
+    text, found = report(model), interactions(model)
+    told = embedded(text)["interactions"]
+    assert told["pairs"][0]["name"] == "a and <c>"
+    assert told["pairs"][0]["mean"] == pytest.approx(found.mean.max())
+    (joint,) = told["joint"]
+    first, second = (X.columns.get_loc(name) for name in joint["names"])
+    moved = model.X_fit_[np.random.default_rng(0).permutation(150)[:50]].copy()
+    moved[:, first], moved[:, second] = joint["grids"][0][2], joint["grids"][1][7]
+    assert joint["mean"][0][2][7] == pytest.approx(
+        model.predict(pd.DataFrame(moved, columns=X.columns)).mean(), rel=1e-4
+    )
+    additive = report(HGKRegressor("plain", random_state=0).fit(X[["a", "b"]], X["a"] + X["b"]))
+    assert "their effects add up" in additive
+    assert embedded(additive)["interactions"]["joint"] == []
 
 
 def test_a_plain_kernel_claims_nothing_about_columns(regression, several):
     learned, plain = report(regression), report(several)
-    for name in ("relevance", "pairs"):
-        assert f'<figure id="{name}"' in learned
-        assert f'<figure id="{name}"' not in plain
+    assert '<figure id="tree"' in learned
+    assert '<figure id="tree"' not in plain
+    assert '<figure id="importance"' in plain
     assert "The kernel is the plain Gaussian one, which weights all columns alike and tells nothing about" in plain
-    assert "the plain kernel tells nothing about pairs" in plain
+    assert f"Its γ is {several.gamma_:.4g}, and λ is {several.lam_:.4g}." in plain
 
 
 def test_errors_are_the_fits_own_the_leave_one_out_one_and_that_of_a_forest(regression, data):
@@ -416,11 +430,11 @@ def shown(browser, tmp_path):
     assert_quiet(browser, addresses)
 
 
-FIGURES = {"errors", "tree", "relevance", "pairs", "effect-0"}
+FIGURES = {"errors", "tree", "importance", "effect-0"}
 OF = {
     "regression": FIGURES | {"runs", "optimism", "scatter", "residuals", "coverage", "parts"},
     "binary": FIGURES | {"runs", "calibration", "roc"},
-    "several": FIGURES - {"relevance", "pairs"} | {"calibration", "roc"},  # plain: nothing about columns
+    "several": FIGURES - {"tree"} | {"calibration", "roc"},  # plain: nothing to see in the kernel
     "deep": FIGURES | {"runs", "scatter", "residuals", "coverage", "parts"},
 }
 
@@ -474,7 +488,7 @@ def toy():
 
 
 def test_a_section_from_outside_is_in_its_place_with_link_html_and_data(toy, several):
-    assert [section.title for section in registered()][3:6] == ["Effects", Weights.title, "Pairs"]
+    assert [section.title for section in registered()][2:5] == ["Effects", Weights.title, "Interactions"]
     text = report(several)
     assert '<li><a href="#part-toy-weights">Weights &amp; &lt;more&gt;</a></li>' in text
     assert '<section id="part-toy-weights"><h2>Weights &amp; &lt;more&gt;</h2>\n<figure id="toy">' in text
@@ -489,7 +503,7 @@ def test_the_script_of_a_section_from_outside_draws(toy, browser, shown, several
 
 def test_sections_that_do_not_fit_get_one_sentence(several):
     class Twin(Weights):
-        title = "Pairs"
+        title = "Interactions"
 
     class Reserved(Weights):
         key = "about"
@@ -502,7 +516,7 @@ def test_sections_that_do_not_fit_get_one_sentence(several):
             register(section)
     with pytest.raises(ValueError, match=r"'alert\(1\)'; the name of a JavaScript function is expected"):
         register(Spoken)
-    with pytest.raises(ValueError, match="'Nothing' was named; the report has Error, Kernel"):
+    with pytest.raises(ValueError, match="'Nothing' was named; the report has Error, Columns"):
         register(Weights, after="Nothing")
     assert Weights not in registered()
 

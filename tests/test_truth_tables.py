@@ -403,8 +403,8 @@ def test_an_id_of_texts_carries_nothing_and_that_is_said(call, tmp_path):
     frame, y = pd.DataFrame({"key": ids, "x": OTHER}), np.sin(5 * OTHER)
     with quickly():
         model, said = heard(lambda: HGKRegressor(random_state=0).fit(frame, y))
-    assert model.feature_importances_[0] == 0
-    assert model.feature_importances_[1] == pytest.approx(1.0)
+    assert model.exponent_shares_[0] == 0
+    assert model.exponent_shares_[1] == pytest.approx(1.0)
     assert sum("Column 'key' has 120 different texts, nearly one for each row" in s for s in said) == 1
     np.testing.assert_array_equal(model.predict(frame), model.predict(frame.assign(key="new")))
     hgk.save(model, tmp_path / "m.hgk")

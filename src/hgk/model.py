@@ -18,6 +18,7 @@ import torch
 
 from hgk.arrays import blocks, device_of, on_device, threads_for
 from hgk.events import ASIDE, BY_FOLDS, Event, Optimism, honest_error, last
+from hgk.importance import Importance
 from hgk.inputs import Inputs
 from hgk.machines import Elsewhere, Machine, Rows, weighted_quantile
 from hgk.storable import expect, storable
@@ -98,6 +99,8 @@ class Model:
         The share of the kernels' exponents that each first-layer node and column carries over pairs of training rows.
     history : tuple of Event
     training : Training or None
+    importance : Importance or None
+        Of the columns, once it was asked for.
     device : str
         Where it computes; not kept in files.
     """
@@ -108,6 +111,7 @@ class Model:
     node_importances: np.ndarray
     history: tuple[Event, ...] = ()
     training: Training | None = None
+    importance: Importance | None = None
     device: str = field(default="cpu", metadata={"working": True})
     # what is computed when first asked for
     memo: dict[str, Any] = field(default_factory=dict, repr=False, metadata={"working": True})
@@ -161,8 +165,7 @@ class Model:
 
     def responses(self, table: np.ndarray) -> np.ndarray:
         """Predictions, or probabilities of classes, of rows as the reader gives them; one column per prediction."""
-        t = self.values(torch.from_numpy(self.inputs.encoder(table)))
-        return self.calibrated.responses(t)
+        return self.calibrated.responses(self.values(torch.from_numpy(self.inputs.encoder(table))))
 
     # ------------------------------------------------------------------------------------------- rows not seen
 
@@ -305,5 +308,7 @@ class Model:
         nodes = sum(len(kernel.architecture.coordinates) for _, kernel, _, _ in self.machine.terms)
         fits = self.node_importances.shape == (nodes, d) and self.node_importances.dtype == np.float64
         expect(fits, "the importances do not fit the kernels")
+        fits = self.importance is None or len(self.importance.names) == d
+        expect(fits, "the importances do not fit the columns")
         if self.training is not None:
             self.training.check(d, features)

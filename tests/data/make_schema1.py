@@ -31,7 +31,7 @@ def main():
     for name, model in {"schema1_regressor": regressor, "schema1_classifier": classifier}.items():
         hgk.save(model, HERE / f"{name}.hgk")
         rows = X.iloc[:5].astype(object).where(X.iloc[:5].notna(), None)
-        said[name] = {"rows": rows.to_dict("list"), "importances": model.feature_importances_.tolist()}
+        said[name] = {"rows": rows.to_dict("list"), "importances": model.exponent_shares_.tolist()}
         for method in ("predict", "predict_interval", "predict_proba"):
             if hasattr(model, method):
                 said[name][method] = getattr(model, method)(X.iloc[:5]).tolist()

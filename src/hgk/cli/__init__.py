@@ -27,7 +27,7 @@ from hgk.texts import printable
 COMMANDS = {
     "fit": "Fit a model to a table and write it to a file.",
     "predict": "Predict the rows of a table.",
-    "explain": "Show what the kernel leans on; or, for one row, the training rows that make up its prediction.",
+    "explain": "Show which columns matter, and which interact; or, for one row, the reasons for its prediction.",
     "info": "Tell what a model file holds, without loading the model.",
     "compress": "Write the same model on fewer rows: faster predictions, a smaller file.",
     "demo": "Fit, predict and explain a made-up table, showing each command; under a minute.",

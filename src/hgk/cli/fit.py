@@ -18,7 +18,7 @@ import pandas as pd
 import typer
 
 from hgk.cli import tables
-from hgk.cli.info import error_line, importances
+from hgk.cli.info import error_line, matter_line
 from hgk.cli.progress import watched
 from hgk.cli.shared import (
     DataArgument,
@@ -250,6 +250,8 @@ def _learn(model: HGKEstimator, rows: Labelled, seconds: float | None, silent: b
 
 def _save(model: HGKEstimator, out: Path, target: str, compact: bool, force: bool) -> None:
     task = TaskName.classification if model.model_.target.classes else TaskName.regression
+    with suppress(KeyboardInterrupt, MemoryError):  # the file keeps the importance of columns, where it is known
+        _ = model.importance_
     with interruptible("the model was not written"):
         save(model, out, compact=compact, note={"target": target, "task": str(task)}, force=force)
 
@@ -266,7 +268,7 @@ def _results(model: HGKEstimator, rows: Labelled, outcome: Outcome, out: Path) -
         "stopped_early": outcome.stopped_early,
         "error": error,
         "leave_one_out": leave_one_out,
-        "importances": importances(model),
+        "importance": None if (found := model.model_.importance) is None else found.told,
         "plain": plain_remark(model),
         "notes": [*rows.notes, *outcome.notes],
         "classes": rows.labels.classes,
@@ -296,8 +298,10 @@ def _show(said: dict[str, Any]) -> None:
         loo = ", ".join(f"{LEAVE_ONE_OUT[name]} {value:.4g}" for name, value in said["leave_one_out"].items())
         say(f"leave-one-out, by a kernel and λ that have seen the row: {loo}")
     say(f"fitted in {said['seconds']:.1f} s")
-    leading = ", ".join(f"{name} {share:.2f}" for name, share in list(said["importances"].items())[:5])
-    say(said["plain"] or f"the kernel leans on {leading}")
+    if said["importance"] is not None:
+        say(f"columns that matter most: {matter_line(said['importance'])}")
+    if said["plain"]:
+        say(said["plain"])
     say(f"model in {said['model']}")
     if said["report"]:
         say(f"report in {said['report']}")

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from hgk.cli.shared import JsonOption, ModelArgument, print_json, say
-from hgk.estimators import HGKEstimator
 from hgk.events import ASIDE
 from hgk.insight import in_words, remark_on_plain
 from hgk.storage import describe
@@ -37,7 +34,8 @@ def _lines(described: dict[str, Any], summary: dict[str, Any], note: dict[str, s
         "error": "" if error is None else error_line(error, classes is not None, summary.get("outputs", 1)),
         "columns": ", ".join(summary.get("columns", [])),
         "taken for": "; ".join(f"{c['column']}: {c['words']}" for c in summary.get("taken_for", [])),
-        "kernel": _kernel(summary),
+        "matter": matter_line(summary.get("importance")),
+        "kernel": remark_on_plain(summary.get("plain", False), summary.get("tried", [])) or "",
         "learned": ", ".join(summary.get("chosen") or []),
         "loss": summary.get("losses") or "",
         "leaves": summary.get("leaves") or "",
@@ -50,11 +48,15 @@ def _lines(described: dict[str, Any], summary: dict[str, Any], note: dict[str, s
     }
 
 
-def _kernel(summary: dict[str, Any], most: int = 5) -> str:
-    pairs = zip(summary.get("columns", []), summary.get("importances", []), strict=False)
-    leading = sorted(pairs, key=lambda pair: -pair[1])[:most]
-    remark = remark_on_plain(summary.get("plain", False), summary.get("tried", []))
-    return remark or "leans on " + ", ".join(f"{name} {share:.2f}" for name, share in leading)
+def matter_line(told: dict[str, Any] | None, most: int = 5) -> str:
+    """The columns that matter most, with the standard errors of their importances; empty where nothing is known."""
+    if told is None:
+        return ""
+    found = [(name, value) for name, value in told["columns"].items() if value["importance"]]
+    if not found:
+        return "no column more than noise"
+    leading = ", ".join(f"{name} {value['importance']:.2f} ± {value['error']:.2f}" for name, value in found[:most])
+    return f"{leading} ({told['unit']})"
 
 
 def error_line(error: dict[str, Any], classes: bool, outputs: int) -> str:
@@ -62,9 +64,3 @@ def error_line(error: dict[str, Any], classes: bool, outputs: int) -> str:
     rows = "" if error.get("rows") is None else f"{error['rows']} "
     where = f"on {rows}{ASIDE}, which chose among kernels" if error["basis"] == ASIDE else f"by {error['basis']}"
     return f"{where}: {in_words(error, classes, outputs)}"
-
-
-def importances(model: HGKEstimator) -> dict[str, float]:
-    """The importance of every column, the largest first."""
-    names, shares = model.model_.inputs.reader.names, model.feature_importances_
-    return {names[j]: float(shares[j]) for j in np.argsort(-shares, kind="stable")}

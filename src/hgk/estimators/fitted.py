@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from hgk.events import Event
+from hgk.importance import Importance
 from hgk.kernels import Kernel
 from hgk.machines import Machine
 from hgk.model import Model
+from hgk.permutation import permutation_importance
 
 
 class FittedAttributes:
@@ -58,12 +61,29 @@ class FittedAttributes:
         return self.model_.history
 
     @property
-    def node_importances_(self) -> np.ndarray:
+    def node_shares_(self) -> np.ndarray:
+        """The share of the kernels' exponents by first-layer node and column."""
         return self.model_.node_importances
 
     @property
-    def feature_importances_(self) -> np.ndarray:
+    def exponent_shares_(self) -> np.ndarray:
+        """The same by column: a diagnostic of the kernel, which says nothing of predictions."""
         return self.model_.node_importances.sum(0)
+
+    @property
+    def importance_(self) -> Importance:
+        """The importance of columns with its errors, computed when first asked for; see :mod:`hgk.permutation`."""
+        if self.model_.importance is None:
+            self._model = replace(self._model, importance=permutation_importance(self.model_))
+        return cast(Importance, self._model.importance)
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """How much worse predictions of unseen rows become when a column is permuted, as shares that sum to 1.
+
+        Exactly 0 for columns where that is within noise, and for all of them where no column tells anything.
+        """
+        return self.importance_.shares
 
     @property
     def loo_predictions_(self) -> np.ndarray:

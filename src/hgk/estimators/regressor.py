@@ -100,10 +100,15 @@ class HGKRegressor(RegressorMixin, HGKEstimator):
     loo_predictions_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         Leave-one-out predictions for the training rows; with another loss than least squares, those of machines trained
         without a row's fold.
-    node_importances_ : ndarray of shape (n_nodes, n_features)
-        The share of the kernels' exponents that each first-layer node and column carries over pairs of training
-        rows; the nodes of all kernels one below the other. Sums to 1.
     feature_importances_ : ndarray of shape (n_features,)
+        How much worse predictions of unseen rows become when a column is permuted, as shares that sum to 1; exactly 0
+        where that is within noise. Computed when first asked for, in seconds, and kept.
+    importance_ : Importance
+        The same in the unit of the loss, with standard errors.
+    node_shares_ : ndarray of shape (n_nodes, n_features)
+        The share of the kernels' exponents that each first-layer node and column carries over pairs of training
+        rows; the nodes of all kernels one below the other. Sums to 1. A diagnostic of the kernel.
+    exponent_shares_ : ndarray of shape (n_features,)
         The same, summed over nodes.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)

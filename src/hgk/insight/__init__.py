@@ -2,29 +2,35 @@
 
 explanations    predictions as sums over training rows, the influence of a row, nodes between rows
 errors          the error on rows not seen, compared with other methods
-importance      how much columns matter;  interactions: which stand together
-effects         what is predicted as one column moves
+importance      what predictions of unseen rows lose without a column
+interactions    the same without what two columns do only together
+reasons         what each column adds to a prediction
+effects         what is predicted as one column moves, or two
 regions         where which column matters, for models in leaves
 trees           kernels as trees, for pictures
 learning        training curves, and the optimism of the criterion
 coverage        how often intervals hold the label
 """
 
+from hgk.importance import Importance
 from hgk.insight.coverage import Coverage, interval_coverage
-from hgk.insight.effects import Effect, effect
+from hgk.insight.effects import Effect, JointEffect, effect, joint_effect
 from hgk.insight.errors import NewRows, Score, in_words, new_rows, scores, verdict
 from hgk.insight.explanations import (
     Contributions,
+    Without,
     contributions,
     given_rows,
     influence,
     node_terms,
     plain_remark,
+    predictions_without,
     remark_on_plain,
 )
-from hgk.insight.importance import Relevance, relevance
-from hgk.insight.interactions import pairs
+from hgk.insight.importance import Relevance, importance, relevance
+from hgk.insight.interactions import Interactions, interactions
 from hgk.insight.learning import Learning, LearningRun, TriedKind, learning_curves
+from hgk.insight.reasons import Reasons, reasons
 from hgk.insight.regions import Region, regions
 from hgk.insight.trees import Edge, Node, Tree, kernel_trees
 
@@ -33,27 +39,36 @@ __all__ = [
     "Coverage",
     "Edge",
     "Effect",
+    "Importance",
+    "Interactions",
+    "JointEffect",
     "Learning",
     "LearningRun",
     "NewRows",
     "Node",
+    "Reasons",
     "Region",
     "Relevance",
     "Score",
     "Tree",
     "TriedKind",
+    "Without",
     "contributions",
     "effect",
     "given_rows",
+    "importance",
     "in_words",
     "influence",
+    "interactions",
     "interval_coverage",
+    "joint_effect",
     "kernel_trees",
     "learning_curves",
     "new_rows",
     "node_terms",
-    "pairs",
     "plain_remark",
+    "predictions_without",
+    "reasons",
     "regions",
     "relevance",
     "remark_on_plain",

@@ -153,17 +153,61 @@ def influence(model: HGKEstimator, X=None) -> np.ndarray:
     """
     fitted = model.model_
     training, target = fitted.need_training("Influences need"), fitted.target
-    if fitted.machine.held_out is not None:
-        raise ValueError(
-            "influence was asked of a model with another loss than least squares, for which alone it is exact; fit "
-            "with loss='least_squares' and multi_class='ovr'."
-        )
+    _need_influence(fitted)
     if X is None:
         change = fitted.decoded(training.rows.X) - target.decode(fitted.leave_one_out()).numpy()
     else:
         change = _changes(fitted, model.features(X))
     of_given = training.as_given(change * target.scale, axis=0 if X is None else 1)
     return of_given[..., 0] if target.single else of_given
+
+
+@dataclass(frozen=True, eq=False)
+class Without:
+    """Predictions, or probabilities of classes, and what they would be without single training rows.
+
+    Attributes
+    ----------
+    now : ndarray of shape (n_samples, n_outputs)
+    values : ndarray of shape (n_samples, n_distinct, n_outputs)
+        Distinct training rows, as in ``X_fit_``; of equal rows one leaves.
+    """
+
+    now: np.ndarray
+    values: np.ndarray
+
+
+def predictions_without(model: HGKEstimator, X) -> Without:
+    """What predictions would be without each training row, in the unit of predictions; :func:`influence` is of
+    decision values, where these are classes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from hgk import HGKRegressor
+    >>> from hgk.insight import predictions_without
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = HGKRegressor("plain", random_state=0).fit(X, y)
+    >>> without = predictions_without(model, X[:1])
+    >>> most = abs(without.now[:, None] - without.values)[0, :, 0].argmax()  # the row that it leans on most
+    """
+    fitted = model.model_
+    fitted.need_training("Influences need")
+    _need_influence(fitted)
+    target, features = fitted.calibrated, model.features(X)
+    decoded = fitted.target.decode(fitted.values(features))
+    without = torch.from_numpy(decoded.numpy()[:, None] - _changes(fitted, features))
+    out = target.responses if target.classes else lambda t: target.in_unit(t.numpy())
+    values = out(without.flatten(0, 1)).reshape(*without.shape[:2], -1)
+    return Without(out(decoded), values)
+
+
+def _need_influence(model: Model) -> None:
+    if model.machine.held_out is not None:
+        raise ValueError(
+            "influence was asked of a model with another loss than least squares, for which alone it is exact; fit "
+            "with loss='least_squares' and multi_class='ovr'."
+        )
 
 
 def _changes(model: Model, X: torch.Tensor) -> np.ndarray:

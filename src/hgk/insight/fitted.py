@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from hgk.estimators import HGKClassifier, HGKRegressor
+from hgk.estimators import HGKClassifier, HGKEstimator, HGKRegressor
 from hgk.kernels import HierarchicalKernel
 from hgk.model import Training
 from hgk.targets import Classes
@@ -52,16 +51,16 @@ def kernels(model: Estimator) -> list[tuple[float, HierarchicalKernel, float]]:
 # ---------------------------------------------------------------------------------------------- columns and outputs
 
 
-def column_names(model: Estimator) -> tuple[str, ...]:
+def column_names(model: HGKEstimator) -> tuple[str, ...]:
     return model.model_.inputs.reader.names
 
 
-def output_names(model: Estimator) -> list[str]:
+def output_names(model: HGKEstimator) -> list[str]:
     """Names of the predictions, or of the probabilities of classes."""
     return model.model_.target.predictions
 
 
-def column_indices(model: Estimator, columns: Sequence[int | str]) -> list[int]:
+def column_indices(model: HGKEstimator, columns: Sequence[int | str]) -> list[int]:
     """Columns by name or number."""
     names = column_names(model)
     indices = []
@@ -80,14 +79,14 @@ def column_indices(model: Estimator, columns: Sequence[int | str]) -> list[int]:
 
 def most_important(model: Estimator, most: int) -> list[int]:
     """Columns in the order of their importance."""
-    return np.argsort(-model.feature_importances_, kind="stable")[:most].tolist()
+    return model.importance_.order[:most].tolist()
 
 
 def is_categorical(model: Estimator, column: int) -> bool:
     return model.model_.inputs.reader.is_categorical(column)
 
 
-def cell(model: Estimator, column: int, code: float, digits: int = 6) -> str:
+def cell(model: HGKEstimator, column: int, code: float, digits: int = 6) -> str:
     """A cell of the table as text."""
     shown = model.model_.inputs.reader.shown(column, code)
     if shown is None:

@@ -1,6 +1,6 @@
 """Trained machines: f = Σ α k over rows, and what is known of f at rows it has not seen."""
 
-from hgk.machines.base import Elsewhere, Machine, Sum
+from hgk.machines.base import Elsewhere, Machine, Sum, WithoutOwn
 from hgk.machines.centres import OnCentres, train_on_centres
 from hgk.machines.compressed import Compressed, Compression
 from hgk.machines.exact import Exact, Part, train
@@ -34,6 +34,7 @@ __all__ = [
     "Sampled",
     "StackedRows",
     "Sum",
+    "WithoutOwn",
     "clipped_risk",
     "kernel_matrix",
     "padded",

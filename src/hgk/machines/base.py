@@ -20,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from hgk.arrays import row_blocks
 from hgk.kernels import HierarchicalKernel, Kernel
 from hgk.kernels.sweeps import processor
 from hgk.kernels.sweeps.processor import LoopSweep
@@ -31,10 +32,14 @@ from hgk.storable import expect, real
 # the noise.
 ROUNDED_FROM, ROUNDING_AT = 1000, 32
 LARGEST_ROUNDING, SHARE_OF_NOISE = 1e-4, 0.03
+# Rows from which means over rows are computed by the loops, and the rounding of f that these do not show.
+LOOPS_FROM, COARSE = 100, 1e-3
 # Features up to which there is room for squares times weights in single precision.
 LARGEST_SINGLE = torch.finfo(torch.float32).max ** 0.25
 # From rows x to f^(-i)(x), (outputs, x, i).
 Elsewhere = Callable[[torch.Tensor], torch.Tensor]
+# From rows x, and for each the place in ``index`` of the row i that it does without, to f^(-i)(x), (x, outputs).
+WithoutOwn = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 # A share of f, and the kernel, rows and coefficients that it sums over.
 Term = tuple[float, HierarchicalKernel, torch.Tensor, torch.Tensor]
 
@@ -144,6 +149,20 @@ class Machine(ABC):
         and, where there are any, centres stay fixed. What is costly is done once, whatever x.
         """
 
+    def without_own(self, rows: Rows, index: torch.Tensor, coarse: bool = False) -> WithoutOwn:
+        """A function that gives f^(-i)(x) for rows x that have a training row i of ``index`` each, (x, outputs).
+
+        As :meth:`without_one`, which gives all x for all i, where few of these pairs are asked for. ``coarse`` allows
+        roundings of f that means over many rows do not show.
+        """
+        _, elsewhere = self.without_one(rows, index)
+
+        def own(X: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+            parts = row_blocks(len(X), self.outputs * len(index))
+            return torch.cat([elsewhere(X[part])[:, torch.arange(len(X[part])), place[part]].T for part in parts])
+
+        return own
+
     def leave_one_out(self, rows: Rows) -> torch.Tensor:
         """f^(-i)(x_i) for all training rows."""
         return self.without_one(rows, torch.arange(len(rows)))[0]
@@ -215,6 +234,35 @@ class Sum(Machine):
     def to(self, device=None, dtype=None):
         return replace(self, X=self.X.to(device=device, dtype=dtype), alpha=self.alpha.to(device=device))
 
+    @property
+    def coarse(self) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+        """K(X, Z), Z being the rows that f sums over, in single precision where that moves f by little.
+
+        For means over many rows; predictions are computed more finely.
+        """
+        wanted = self.X.device.type == "cpu" and len(self.X) >= LOOPS_FROM
+        known = wanted and all(processor.takes(kernel.architecture) for _, kernel in self.kernel.terms)
+        if not known or not processor.at_hand() or bool((self.X.abs() > LARGEST_SINGLE).any()):
+            return self.kernel.matrix
+        sweeps = [(share, LoopSweep(kernel, self.X[:0].float(), self.X.float())) for share, kernel in self.kernel.terms]
+
+        def rounded(X: torch.Tensor, Z: torch.Tensor) -> torch.Tensor:
+            x, ((share, first), *others) = X.float(), sweeps
+            K = first.on(x).matrix().mul_(share)
+            for share, sweep in others:
+                K.add_(sweep.on(x).matrix(), alpha=share)
+            return K
+
+        some = self.X[:: max(1, len(self.X) // ROUNDING_AT)]
+        difference = rounded(some, self.X) @ self.alpha.float() - self.kernel.matrix(some, self.X) @ self.alpha.to(some)
+        return rounded if float(difference.pow(2).mean().sqrt()) <= COARSE else self.kernel.matrix
+
+
+def without_own_term(K: torch.Tensor, alpha: torch.Tensor, columns: torch.Tensor, change: torch.Tensor) -> torch.Tensor:
+    """K α less, for every row, the product of K with a column of its own, times what it changes; in K's precision."""
+    moved = torch.linalg.vecdot(K, columns.to(K))[:, None]
+    return (K @ alpha.to(K)).to(change) - moved.to(change) * change
+
 
 class Inseparable(Sum):
     """A sum of which there are no functions without single rows; ``refusal`` says why."""
@@ -227,6 +275,9 @@ class Inseparable(Sum):
         raise ValueError(self.refusal)
 
     def without_one(self, rows, index):
+        raise ValueError(self.refusal)
+
+    def without_own(self, rows, index, coarse=False):
         raise ValueError(self.refusal)
 
     def leave_two_out(self, rows, index):

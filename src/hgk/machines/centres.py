@@ -11,7 +11,7 @@ import torch
 from hgk.arrays import available_memory, blocks, row_blocks
 from hgk.events import Counted
 from hgk.kernels import Kernel
-from hgk.machines.base import Sum
+from hgk.machines.base import Sum, without_own_term
 from hgk.machines.rows import Rows, clipped_risk
 from hgk.progress import Progress
 from hgk.solvers import Nystrom
@@ -28,17 +28,7 @@ class OnCentres(Sum):
         """f^(-i)(x) = f(x) - s_i r_i k(x)ᵀ B k_i,  r_i = (y_i - f(x_i)) / (1 - s_i k_iᵀ B k_i), for s_i of one
         repetition.
         """
-        solver = Nystrom()
-        state = solver.prepare(self.kernel.matrix(self.X))
-        _add(solver, state, self, rows)
-        B, mine = solver.influence(state, self.lam), rows[index]
-        s = (mine.weight / mine.repetitions)[:, None]
-        predicted, changes = torch.empty_like(mine.Y), torch.empty_like(mine.Y)
-        for block in row_blocks(len(mine), len(B)):
-            k = self.kernel.matrix(mine.X[block], self.X)
-            leverage = (s[block, 0] * ((k @ B) * k).sum(1)).clamp(max=1 - 1e-9)[:, None]
-            r = (mine.Y[block] - k @ self.alpha) / (1 - leverage)
-            predicted[block], changes[block] = mine.Y[block] - r, s[block] * r
+        B, mine, predicted, changes = self._changes(rows, index)
 
         def elsewhere(X: torch.Tensor) -> torch.Tensor:
             t = self(X).T[:, :, None].repeat(1, 1, len(mine))
@@ -50,6 +40,34 @@ class OnCentres(Sum):
             return t
 
         return predicted, elsewhere
+
+    def without_own(self, rows, index, coarse=False):
+        B, mine, _, changes = self._changes(rows, index)
+        columns = torch.cat([self.kernel.matrix(mine.X[part], self.X) @ B for part in row_blocks(len(mine), len(B))])
+
+        def own(X: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+            t = X.new_empty(len(X), self.outputs)
+            for block in row_blocks(len(X), len(B)):
+                K, i = self.kernel.matrix(X[block], self.X), place[block]
+                t[block] = without_own_term(K, self.alpha, columns[i], changes[i])
+            return t
+
+        return own
+
+    def _changes(self, rows: Rows, index: torch.Tensor) -> tuple[torch.Tensor, Rows, torch.Tensor, torch.Tensor]:
+        """B, the rows of ``index``, f^(-i)(x_i) and s_i r_i."""
+        solver = Nystrom()
+        state = solver.prepare(self.kernel.matrix(self.X))
+        _add(solver, state, self, rows)
+        B, mine = solver.influence(state, self.lam), rows[index]
+        s = (mine.weight / mine.repetitions)[:, None]
+        predicted, changes = torch.empty_like(mine.Y), torch.empty_like(mine.Y)
+        for block in row_blocks(len(mine), len(B)):
+            k = self.kernel.matrix(mine.X[block], self.X)
+            leverage = (s[block, 0] * ((k @ B) * k).sum(1)).clamp(max=1 - 1e-9)[:, None]
+            r = (mine.Y[block] - k @ self.alpha) / (1 - leverage)
+            predicted[block], changes[block] = mine.Y[block] - r, s[block] * r
+        return B, mine, predicted, changes
 
     def leave_two_out(self, rows, index):
         """With B = {i, j} and H_ij = k_iᵀ B k_j s_j, s_j of one repetition, (y - f^(-B))_B = (I - H_BB)⁻¹ (y - f)_B."""

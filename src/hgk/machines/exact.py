@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import torch
 
-from hgk.arrays import FACTORED, accelerated, in_place, matrices_to_factor, require_memory
+from hgk.arrays import FACTORED, accelerated, in_place, matrices_to_factor, require_memory, row_blocks
 from hgk.kernels import Kernel
 from hgk.machines.base import Sum, check_parts_of_rows
 from hgk.machines.rows import Rows
@@ -64,12 +64,57 @@ class Exact(Sum):
 
         a part without the repetition is not changed: the mean over the repetitions of row i is returned.
         """
+        predicted, shifts = torch.zeros_like(rows.Y[index]), []
+        for shift in self._shifts(rows, index):
+            mine, where, inside = shift.rows, shift.where, shift.inside
+            t = self.kernel.multiply(rows.X[index], mine.X, shift.alpha)
+            t[where] = inside * (mine.Y[shift.asked] - shift.m * shift.change) + (1 - inside) * t[where]
+            predicted += t / len(self.parts)
+            shifts.append(shift)
+
+        def elsewhere(X: torch.Tensor) -> torch.Tensor:
+            t = self(X).T[:, :, None].repeat(1, 1, len(index))
+            for shift in shifts if len(X) else ():
+                solved = shift.matrix(X, shift.rows.X) @ shift.columns
+                by = shift.inside * shift.change / len(self.parts)
+                for output, moved in zip(t, by.T, strict=True):
+                    output[:, shift.where] -= solved * moved
+            return t
+
+        return predicted, elsewhere
+
+    def without_own(self, rows, index, coarse=False):
+        """(k(x)ᵀ G)_i for the row's own i alone: as the kernel between x and all rows, times one column of G."""
+        matrix, shifts = self.coarse if coarse else self.kernel.matrix, []
+        dtype = matrix(self.X[:1], self.X).dtype
+        for part, shift in zip(self.parts, self._shifts(rows, index), strict=True):
+            place = torch.full((len(index),), -1)
+            place[shift.where] = torch.arange(len(shift.where))
+            by = shift.inside * shift.change / len(self.parts)
+            shifts.append((part, place.to(part.device), shift.columns.T.contiguous().to(dtype), by))
+
+        def own(X: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+            t = X.new_empty(len(X), self.outputs)
+            for block in row_blocks(len(X), len(self.X)):
+                K = matrix(X[block], self.X)
+                t[block] = (K @ self.alpha.to(K)).to(X)
+                for part, there, columns, by in shifts:
+                    mine = there[place[block]]
+                    has = slice(None) if len(there) == len(columns) else (mine >= 0).nonzero()[:, 0]
+                    of_part = K if len(part) == K.shape[1] else K[:, part]
+                    moved = torch.linalg.vecdot(of_part[has], columns[mine[has]])[:, None]
+                    t[block][has] -= moved.to(X) * by[mine[has]]
+            return t
+
+        return own
+
+    def _shifts(self, rows: Rows, index: torch.Tensor) -> Iterator[Shift]:
+        """What the rows of ``index`` change when they leave, part by part."""
         place = torch.full((len(rows),), -1)
         place[index] = torch.arange(len(index))
-        predicted, shifts = torch.zeros_like(rows.Y[index]), []
         for part, mine in zip(self.parts, self.rows_of_parts(rows), strict=True):
             asked = (place[part] >= 0).nonzero()[:, 0]
-            where, solver = place[part][asked], Cholesky()
+            solver = Cholesky()
             what = "A kernel matrix, its factor and its inverse"
             require_memory(len(part), len(part), FACTORED, rows.X.dtype, what, rows.X.device)
             matrix = matrix_of(self.kernel, mine, self.lam)
@@ -82,20 +127,8 @@ class Exact(Sum):
             m = mine.repetitions[asked, None]
             change = beta[asked] / (root[asked] * (diagonal + (m - 1) / c))  # α_i / d_i
             inside = m / rows.repetitions[part[asked], None]  # the repetitions that are in this part
-            t = self.kernel.multiply(rows.X[index], mine.X, root * beta)
-            t[where] = inside * (mine.Y[asked] - m * change) + (1 - inside) * t[where]
-            predicted += t / len(self.parts)
-            shifts.append((matrix, mine.X, root, columns, root[asked] * inside * change / len(self.parts), where))
-
-        def elsewhere(X: torch.Tensor) -> torch.Tensor:
-            t = self(X).T[:, :, None].repeat(1, 1, len(index))
-            for matrix, X_part, root, columns, change, where in shifts if len(X) else ():
-                solved = matrix(X, X_part).mul_(root.T) @ columns
-                for output, by in zip(t, change.T, strict=True):
-                    output[:, where] -= solved * by
-            return t
-
-        return predicted, elsewhere
+            columns.mul_(root).mul_(root[asked].T)  # the factor is not needed any more
+            yield Shift(mine, place[part][asked], asked, m, inside, change, root * beta, columns, matrix)
 
     def leave_two_out(self, rows, index):
         """With B = {i, j}, E = diag((m_i - 1) s_i / c) and M = diag(m_i),
@@ -140,6 +173,23 @@ class Exact(Sum):
         p_i, p_j = p[:, None], torch.where(torch.eye(len(index), dtype=torch.bool), 0.0, p)
         with_i = p_j * without_j + (1 - p_j) * whole
         return p_i * (p_j * without_both + (1 - p_j) * without_i) + (1 - p_i) * with_i
+
+
+@dataclass(frozen=True, eq=False)
+class Shift:
+    """What rows change when they leave a part: which of ``index`` (``where``) and of the part (``asked``) they are, how
+    many repetitions the part has of them, α_i / d_i, the columns of G; α of the part, and its kernel matrix.
+    """
+
+    rows: Rows
+    where: torch.Tensor
+    asked: torch.Tensor
+    m: torch.Tensor
+    inside: torch.Tensor
+    change: torch.Tensor
+    alpha: torch.Tensor
+    columns: torch.Tensor
+    matrix: Callable[..., torch.Tensor]
 
 
 # Rows of a part, and their weights there.

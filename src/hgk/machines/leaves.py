@@ -169,6 +169,30 @@ class InLeaves(Sum):
 
         return values, elsewhere
 
+    def without_own(self, rows, index, coarse=False):
+        """A row matters in its own leaf alone; rows that no leaf has, in the machine that stands in for empty ones."""
+        parts = []
+        for mine, leaf, members in self._asked(rows, index):
+            if leaf >= 0:
+                machine = self.machine_of(leaf, rows.weight)
+                without = machine.without_own(rows[members], _places(members, index[mine]), coarse)
+                parts.append((mine, leaf, without))
+            elif self.stand_in is not None and len(self._routed_to_empty(rows, index[mine])):
+                parts.append((mine, leaf, self.stand_in.without_own(rows, index[mine], coarse)))
+
+        def own(X: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+            t, at = self(X).to(rows.Y), self.partition.route(X)
+            at = torch.where(self.partition.sizes.to(at)[at] > 0, at, -1)
+            for mine, leaf, without in parts:
+                there = torch.full((len(index),), -1, device=place.device)
+                there[mine] = torch.arange(len(mine), device=place.device)
+                moved = ((there[place] >= 0) & (at == leaf)).nonzero()[:, 0]
+                if len(moved):
+                    t[moved] = without(X[moved], there[place[moved]]).to(t)
+            return t
+
+        return own
+
     def leave_two_out(self, rows, index):
         """Of rows in two leaves neither has a part in the other's function."""
         values, elsewhere = self.without_one(rows, index)

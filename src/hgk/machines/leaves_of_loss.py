@@ -33,6 +33,12 @@ class LossInLeaves(ByFolds, InLeaves):
     def compact(self):
         return replace(super().compact(), held_out=None, aside=None)
 
+    def similar_to(self, X, x):
+        """0 for rows of another leaf."""
+        (leaf,) = self.partition.route(x).tolist()
+        together = (self.partition.route(X) == leaf)[:, None]
+        return torch.where(together, self.kernel_of(leaf).matrix(X, x), 0.0)
+
     def _gathered_parts(self, origin):
         """Pieces of a row are equal, and so in one leaf, but for those that no leaf has."""
         parts = self.partition

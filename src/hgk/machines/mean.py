@@ -143,6 +143,10 @@ class MeanOfMachines(SeveralMachines):
 
         return self._mean(lambda machine: parts[id(machine)][0]), elsewhere
 
+    def without_own(self, rows, index, coarse=False):
+        parts = {id(machine): machine.without_own(rows, index, coarse) for machine in self.machines}
+        return lambda X, place: self._mean(lambda machine: parts[id(machine)](X, place))
+
     def leave_two_out(self, rows, index):
         return self._mean(lambda machine: machine.leave_two_out(rows, index))
 

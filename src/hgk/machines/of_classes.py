@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import torch
 
-from hgk.arrays import FACTORED, require_memory
+from hgk.arrays import FACTORED, require_memory, row_blocks
 from hgk.kernels import Kernel
 from hgk.logistic import zero_or_one
 from hgk.losses import Logistic, Loss
-from hgk.machines.base import Sum
+from hgk.machines.base import Sum, without_own_term
 from hgk.machines.exact import single_suffices
 from hgk.machines.rows import Rows
 from hgk.solvers.classes import RELATIVE_GAP, ClassesSolution, solve_classes
@@ -53,19 +53,38 @@ class OfClasses(Sum):
         expect(self.gap_left >= 0, "a machine's duality gap is no number, or negative")
 
     def without_one(self, rows, index):
-        solution, H = self._solved(rows)
-        m = rows.repetitions
-        values = solution.left_out(H.diagonal(), m)[index]
-        a = ((1 - H.diagonal()) / m)[index]
-        # f^(-i)(x) = f(x) - k(x)ᵀ (D^½ H)_i · C_i r_i / (m_i D_i^½ (1 - a_i))
-        columns = solution.root * H[:, index]
-        change = (solution.C * solution.at.r / solution.root)[index] / (m[index] * (1 - a))[:, None]
+        values, columns, change = self._changes(rows, index)
 
         def elsewhere(X: torch.Tensor) -> torch.Tensor:
             moved = self.kernel.matrix(X, rows.X).double() @ columns
             return self(X).T[:, :, None] - change.T[:, None, :] * moved
 
         return values, elsewhere
+
+    def without_own(self, rows, index, coarse=False):
+        _, columns, change = self._changes(rows, index)
+        of_rows, matrix = columns.T.contiguous(), self.coarse if coarse else self.kernel.matrix
+
+        def own(X: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+            t = X.new_empty(len(X), self.outputs)
+            for block in row_blocks(len(X), len(self.X)):
+                K, i = matrix(X[block], self.X), place[block]
+                t[block] = without_own_term(K, self.alpha, of_rows[i], change[i])
+            return t
+
+        return own
+
+    def _changes(self, rows: Rows, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """f^(-i)(x_i); and the columns and factors of
+
+        f^(-i)(x) = f(x) - k(x)ᵀ (D^½ H)_i · C_i r_i / (m_i D_i^½ (1 - a_i))
+        """
+        solution, H = self._solved(rows)
+        m = rows.repetitions
+        values = solution.left_out(H.diagonal(), m)[index]
+        a = ((1 - H.diagonal()) / m)[index]
+        change = (solution.C * solution.at.r / solution.root)[index] / (m[index] * (1 - a))[:, None]
+        return values, solution.root * H[:, index], change
 
     def leave_two_out(self, rows, index):
         """With P = D^-½ (I - H) D^-½, d = D / m and q = C r / m, the step is -P_BB (I - diag(d) P_BB)⁻¹ q_B."""

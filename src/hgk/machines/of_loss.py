@@ -51,6 +51,28 @@ class ByFolds(Inseparable):
             "are exact for least squares alone, so fit with loss='least_squares'."
         )
 
+    def without_own(self, rows, index, coarse=False):
+        """f(x) - (f(x_i) - f^(-i)(x_i)) k(x, x_i): what a row's fold did to f at the row, as far as x is like it.
+
+        f^(-i)(x_i) is what was held out, so that this is exact at x_i; elsewhere nothing else is kept of the folds. A
+        row that all machines have seen stays.
+        """
+        held_out = cast(torch.Tensor, self.held_out)[index]
+        pull = (self(rows.X[index]) - held_out).nan_to_num(0.0)
+
+        def own(X: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+            t = self(X)
+            for i in place.unique().tolist():
+                mine = (place == i).nonzero()[:, 0]
+                t[mine] -= self.similar_to(X[mine], rows.X[index[i]].reshape(1, -1)) * pull[i]
+            return t
+
+        return own
+
+    def similar_to(self, X: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """k(X, x) for a training row x, in a column."""
+        return self.kernel.matrix(X, x)
+
     def gathered(self, pieces, origin, rows):
         """α is added, what was held out is averaged. Of a row with pieces that were kept from the kernel, only these
         speak.

@@ -1,7 +1,8 @@
 """A fitted model in matplotlib figures, in the manner of scikit-learn's displays.
 
     KernelTreeDisplay     the kernel as a tree, as in the paper's Figure 1
-    RelevanceDisplay      which columns matter, and how far the averaged kernels agree
+    ImportanceDisplay     what predictions of unseen rows lose without a column
+    RelevanceDisplay      on which columns the kernels rest, and how far they agree
     LearningDisplay       training curves, and the optimism of the criterion
     EffectDisplay         what the model predicts as single columns change
 
@@ -18,7 +19,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hgk.insight import Effect, Learning, Relevance, Tree, effect, kernel_trees, learning_curves, relevance
+from hgk.estimators import HGKEstimator
+from hgk.importance import Importance
+from hgk.insight import (
+    Effect,
+    Learning,
+    Relevance,
+    Tree,
+    effect,
+    importance,
+    kernel_trees,
+    learning_curves,
+    relevance,
+)
 from hgk.insight.fitted import Estimator, column_indices, column_names, most_important, output_names, require_model
 from hgk.report import palette
 
@@ -157,6 +170,56 @@ def _box(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
     ax.text(x, y, text, ha="center", va="center", fontsize=8, bbox=frame, zorder=4)
 
 
+class ImportanceDisplay:
+    """What predictions of unseen rows lose without a column, with two standard errors; no bar where that is noise.
+
+    Parameters
+    ----------
+    importance : Importance
+        From :func:`hgk.insight.importance`.
+    most : int, default=20
+
+    Attributes
+    ----------
+    ax_, figure_ : what was drawn
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("agg")
+    >>> from sklearn.datasets import load_iris
+    >>> from hgk import HGKClassifier
+    >>> from hgk.report.displays import ImportanceDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> display = ImportanceDisplay.from_estimator(HGKClassifier("plain").fit(X, y))
+    >>> len(display.ax_.patches)
+    4
+    """
+
+    def __init__(self, importance: Importance, most: int = 20):
+        self.importance, self.most = importance, most
+
+    @classmethod
+    def from_estimator(cls, model: HGKEstimator, *, groups: Any = None, most: int = 20, ax: Axes | None = None):
+        """Draw the ``most`` important columns, or groups of columns."""
+        return cls(importance(model, groups), most).plot(ax=ax)
+
+    def plot(self, ax: Axes | None = None):
+        """Draw; returns the display."""
+        found, order = self.importance, self.importance.order[: self.most]
+        ax = _axes(ax, 6, 1 + 0.28 * len(order))
+        height, shown = np.arange(len(order)), found.shown[order]
+        error = np.where(found.carries[order], 2 * found.error[order], 0.0)
+        ax.barh(height, shown, color=OURS_LIGHT, xerr=error, ecolor="#222222", capsize=2)
+        for place in height[shown == 0]:
+            ax.text(0, place, " none", va="center", fontsize=8, color=GREY_LIGHT)
+        ax.set_yticks(height, [_text(found.names[j]) for j in order])
+        ax.invert_yaxis()
+        ax.set_xlim(left=0)
+        ax.set_xlabel(f"increase of the {found.measure}, 1: that of the best constant")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
 class RelevanceDisplay:
     """The share of the kernels' exponents that each column carries, and its spread over the averaged kernels.
 
@@ -281,7 +344,8 @@ class LearningDisplay:
 class EffectDisplay:
     """Partial dependence: the average prediction over rows as one column changes and the others stay as they are.
 
-    Thin lines are individual rows; those of a regression are shifted to start where the average does.
+    Thin lines are individual rows; those of a regression are shifted to start where the average does. Categories are
+    bars, in the order of their effects.
 
     Parameters
     ----------
@@ -345,21 +409,25 @@ class EffectDisplay:
             raise ValueError(f"output={output} was given; the model has {len(self.outputs)}, counted from 0.")
         self.ax_ = _panels(ax, len(self.effects), 3.3, 2.6)
         for shown, panel in zip(self.effects, self.ax_, strict=True):
-            _draw_effect(panel, shown, k)
-            panel.set_ylabel(_text(self.outputs[k]))
+            _draw_effect(panel, shown, k, self.outputs[k])
         self.figure_ = self.ax_[0].figure
         return self
 
 
-def _draw_effect(ax: Axes, effect: Effect, k: int) -> None:
-    mean, curves = effect.mean[k], effect.curves[k]
-    x = np.arange(len(mean)) if effect.labels is not None else effect.grid
+def _draw_effect(ax: Axes, effect: Effect, k: int, name: str) -> None:
+    mean, curves, x = effect.mean[k], effect.curves[k], effect.grid
+    if effect.labels is not None:  # bars from left to right, each label on a line of its own
+        ax.barh(np.arange(len(mean)), mean, color=OURS_LIGHT)
+        ax.set_yticks(np.arange(len(mean)), [_text(label, 24) for label in effect.labels])
+        ax.invert_yaxis()
+        ax.set_xlabel(_text(name))
+        ax.set_title(_text(effect.name), fontsize=10)
+        return
     shift = 0.0 if effect.is_probability else mean[0] - curves[:, :1]
     ax.plot(x, (curves + shift).T, color=GREY_LIGHT, linewidth=0.6, alpha=0.5)
     ax.plot(x, mean, "o-", color=OURS_LIGHT, markersize=3.5)
-    if effect.labels is not None:
-        ax.set_xticks(x, [_text(label, 14) for label in effect.labels])
-    elif np.isnan(effect.grid[-1]):
+    if np.isnan(effect.grid[-1]):
         ax.axhline(mean[-1], color=OURS_LIGHT, linestyle=":", label="missing")
         ax.legend(frameon=False, fontsize=8)
     ax.set_xlabel(_text(effect.name))
+    ax.set_ylabel(_text(name))

@@ -248,7 +248,8 @@ def _summary(saved: Saved, single: bool) -> dict[str, Any]:
             for part in machine.parts_of()
             for share, kernel, _, _ in part.terms
         ],
-        "importances": [float(v) for v in model.node_importances.sum(0)],
+        "exponent_shares": [float(v) for v in model.node_importances.sum(0)],
+        "importance": None if model.importance is None else model.importance.told,
         "plain": all(kernel.is_plain for _, kernel, _, _ in machine.terms),
         "tried": [event.candidate for event in of_kind(model.history, Judged)],
         "chosen": None if chosen is None else list(chosen.candidates),

@@ -181,12 +181,13 @@ SUMMARY: Fields = {
     "distinct_rows": int | None,
     "outputs": int,
     "classes": list[Scalar] | None,
-    "importances": list[float],
     "chosen": list[str] | None,
     "compact": bool,
     "single": bool,
 }
 LATER: Fields = {"loss": str, "plain": bool, "tried": list[str], "leaves": str | None, "losses": str | None}
+IMPORTANCE: Fields = {"unit": str, "rows": int, "repeats": int}
+IMPORTANCE_OF_COLUMN: Fields = dict.fromkeys(("importance", "mean", "error", "spread"), float)
 
 
 def _typed(document: Any, fields: Fields, place: str, only_given: bool = False) -> dict[str, Any]:
@@ -215,6 +216,10 @@ def check_description(description: dict[str, Any]) -> None:
     expect(isinstance(summary.get("taken_for", []), list), "summary.taken_for is not a list")
     for column in summary.get("taken_for", []):
         _typed(column, {"column": str, "words": str}, "summary.taken_for")
+    if summary.get("importance") is not None:
+        told = _typed(summary["importance"], IMPORTANCE, "summary.importance")
+        for column in _typed(told.get("columns"), {}, "summary.importance.columns").values():
+            _typed(column, IMPORTANCE_OF_COLUMN, "summary.importance.columns")
     if summary.get("error") is not None:
         error = _typed(summary["error"], ERROR, "summary.error")
         _typed(error, MEASURED, "summary.error", only_given=True)

@@ -7,9 +7,9 @@ from hgk.report.sections.columns import ColumnsSection
 from hgk.report.sections.data import DataSection
 from hgk.report.sections.effects import EffectsSection
 from hgk.report.sections.error import ErrorSection
+from hgk.report.sections.interactions import InteractionsSection
 from hgk.report.sections.kernel import KernelSection
 from hgk.report.sections.learning import LearningSection
-from hgk.report.sections.pairs import PairsSection
 from hgk.report.sections.predictions import PredictionsSection
 from hgk.report.sections.regions import RegionsSection
 from hgk.report.sections.settings import SettingsSection
@@ -21,10 +21,10 @@ __all__ = ["Section", "Subject", "register", "registered", "unregister"]
 SHARED = "about"
 _sections: list[type[Section]] = [
     ErrorSection,
-    KernelSection,
     ColumnsSection,
     EffectsSection,
-    PairsSection,
+    InteractionsSection,
+    KernelSection,
     RegionsSection,
     LearningSection,
     PredictionsSection,
@@ -62,7 +62,7 @@ def register(section: type[Section], after: str | None = None) -> type[Section]:
     ...         return f"<p>{len(self.subject.training.rows)} distinct rows.</p>"
     >>> register(Rows, after="Effects") is Rows
     True
-    >>> [s.title for s in registered()][3:5]
+    >>> [s.title for s in registered()][2:4]
     ['Effects', 'Rows']
     >>> unregister("Rows")
     """

@@ -29,7 +29,7 @@ class DataSection(Section):
     def _line(self, j: int) -> list[str]:
         estimator, x = self.subject.estimator, self.subject.training.table[:, j]
         present = x[~np.isnan(x)]
-        missing, importance = f"{100 * np.isnan(x).mean():.1f}", f"{estimator.feature_importances_[j]:.4f}"
+        missing, importance = f"{100 * np.isnan(x).mean():.1f}", self._importance(j)
         if is_categorical(estimator, j):
             kind, about = "categorical", self._categories(j, present, len(x))
         else:
@@ -38,6 +38,10 @@ class DataSection(Section):
                 low, middle, high = (cell(estimator, j, q, 4) for q in np.quantile(present, [0, 0.5, 1]))
                 about = f"{low} to {high}, median {middle}"
         return [self.subject.columns[j], kind, str(len(np.unique(present))), missing, importance, about]
+
+    def _importance(self, j: int) -> str:
+        shown = self.subject.estimator.importance_.shown[j]
+        return f"{shown:.4f}" if shown else "none"
 
     def _categories(self, j: int, present: np.ndarray, rows: int) -> str:
         """The most frequent ones."""

@@ -1,4 +1,4 @@
-"""Partial dependence on the most important columns."""
+"""Partial dependence on the columns that matter most."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class EffectsSection(Section):
     def html(self) -> str:
         about = (
             "The average prediction over training rows as one column changes and the others stay as they are (partial "
-            "dependence). Thin lines: individual rows; where they are not parallel, the column interacts with others."
+            "dependence), for the columns that matter most; categories in the order of their effects. Thin lines: "
+            "individual rows; where they are not parallel, the column interacts with others."
         )
         if not self.subject.classes:
             about += " They are shifted to start where the average does."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,8 @@ class KernelSection(Section):
     script = script_of("kernel")
 
     def compute(self):
-        trees = kernel_trees(self.subject.estimator)
+        # a tree of equal weights would look as if they had been learned
+        trees = [] if self.subject.plain else kernel_trees(self.subject.estimator)
         self.colours = node_colours(node.family for tree in trees for layer in tree.layers for node in layer)
         return [plain(self._tree(tree)) for tree in trees]
 
@@ -59,6 +61,12 @@ class KernelSection(Section):
         }
 
     def html(self) -> str:
+        if self.subject.plain:
+            sentence = f"{self.subject.plain[:1].upper()}{self.subject.plain[1:]}"
+            said = (
+                f"{sentence}. Its γ is {self.subject.estimator.gamma_:.4g}, and λ is {self.subject.estimator.lam_:.4g}."
+            )
+            return f"<p>{escape(said)}</p>"
         kernels = {str(i): f"{t['name']}, {t['share']:.0%} of the average" for i, t in enumerate(self.data)}
         controls = choice("tree", "Kernel", kernels)
         controls += choice("by", "Lines show", {"weight": "weights", "share": "shares of the exponent"})
