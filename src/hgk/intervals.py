@@ -25,11 +25,11 @@ import torch
 from hgk.arrays import blocks, device_of, on_device, threads_for
 from hgk.machines import Rows, weighted_quantile
 from hgk.model import Model
-from hgk.spread import Places, Spread, spread_of
-from hgk.targets import Bounds
+from hgk.spread import RankPlaces, Spread, spread_of
+from hgk.targets import LabelBounds, label_bounds
 
 ADAPTIVE, CONSTANT = "adaptive", "jackknife+"
-METHODS = (ADAPTIVE, CONSTANT)
+INTERVAL_METHODS = (ADAPTIVE, CONSTANT)
 # Rows whose leave-one-out functions make up an interval.
 JACKKNIFE = 2000
 # The least window, as a share of the rows; rows expected outside, of those in it; places at which it stands.
@@ -46,7 +46,7 @@ class Adapted:
 
     Attributes
     ----------
-    places : Places
+    places : RankPlaces
         Of leave-one-out predictions.
     u : tensor of shape (rows,)
         Those of the training rows.
@@ -55,7 +55,7 @@ class Adapted:
         e_i.
     """
 
-    places: Places
+    places: RankPlaces
     u: torch.Tensor
     spread: Spread | None
     scores: torch.Tensor
@@ -64,7 +64,7 @@ class Adapted:
     def of(cls, model: Model, output: int, t: torch.Tensor) -> Adapted:
         """``t`` are decoded leave-one-out predictions."""
         rows = model.need_training("Intervals need").rows
-        places = Places.of(t[:, output], rows.weight)
+        places = RankPlaces.of(t[:, output], rows.weight)
         u, r = places(t[:, output]), (rows.Y - t)[:, output]
         spread = spread_of(rows, u, r, model.machine.kernel)
         sigma = torch.ones_like(r) if spread is None else spread.leave_one_out()
@@ -121,7 +121,7 @@ def intervals(
     features: torch.Tensor,
     levels: Sequence[float],
     method: str = ADAPTIVE,
-    bounds: Sequence[Bounds] = (),
+    bounds: Sequence[LabelBounds] = (),
 ) -> np.ndarray:
     """Intervals at each level, in the unit of the labels and within the ``bounds`` of each: (levels, rows, labels, 2).
 
@@ -132,18 +132,19 @@ def intervals(
         found = _of_one_function(model, features, levels)
     else:
         found = _of_functions_without_one(model, features, levels, adapted(model) if method == ADAPTIVE else None)
-    ends = model.target.in_unit(found.numpy().swapaxes(2, 3)).swapaxes(2, 3)
-    return within(ends, bounds) if bounds else ends
+    return within(model.target.in_unit(found.numpy().swapaxes(2, 3)).swapaxes(2, 3), bounds)
 
 
-def interval_bounds(model: Model, asked: Bounds | None) -> list[Bounds]:
+def interval_bounds(model: Model, asked: LabelBounds | None) -> list[LabelBounds]:
     """Those asked for, for every label; None asks for what the training labels tell."""
     rows = model.need_training("Intervals need").rows
-    return model.target.bounds(rows) if asked is None else [asked] * rows.Y.shape[1]
+    return label_bounds(model.target, rows) if asked is None else [asked] * rows.Y.shape[1]
 
 
-def within(ends: np.ndarray, bounds: Sequence[Bounds]) -> np.ndarray:
-    """Both ends of intervals, (..., labels, 2), moved into the bounds of their label."""
+def within(ends: np.ndarray, bounds: Sequence[LabelBounds]) -> np.ndarray:
+    """Both ends of intervals, (..., labels, 2), moved into the bounds of their label, if there are any."""
+    if not any(bounds):
+        return ends
     low, high = (np.array([getattr(each, end) for each in bounds])[:, None] for end in ("low", "high"))
     return np.clip(ends, low, high)
 

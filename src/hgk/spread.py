@@ -34,22 +34,22 @@ from hgk.machines import Rows
 from hgk.solvers.least_squares import cholesky
 
 # Rows that are learned from and centres, at most; rows below which nothing is learned.
-ROWS, CENTRES, FEWEST = 10_000, 400, 40
+ROWS_OF_SPREAD, CENTRES_OF_SPREAD, FEWEST_ROWS_OF_SPREAD = 10_000, 400, 40
 # Width of the kernel of places, which lie in [0, 1]; widths of the kernel of f, and of the Gaussian kernel in units of
 # the mean distance between rows.
 WIDTH_OF_PLACES, WIDTHS_OF_F, WIDTHS_OF_ROWS = 0.3, (1.0, 4.0), (0.5, 1.0)
 # c in units of Σs.
 PENALTIES = tuple(10.0 ** (k / 2) for k in range(-12, 1))
 # h is at least this share of its mean, and a at most so many times its median.
-FLOOR, LARGEST = 0.1, 10.0
+LEAST_SPREAD, LARGEST_SIZE = 0.1, 10.0
 # Standard errors by which J has to be below that of a constant.
-CLEARLY = 2.0
+STANDARD_ERRORS = 2.0
 # Added to the diagonal of the centres' matrix, which is 1.
 JITTER_OF_SPREAD = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class RankPlaces:
     """Where values lie among those of the training rows, from 0 to 1 by weight; rows of one value lie together.
 
     Attributes
@@ -66,7 +66,7 @@ class Places:
     high: torch.Tensor
 
     @classmethod
-    def of(cls, t: torch.Tensor, weight: torch.Tensor) -> Places:
+    def of(cls, t: torch.Tensor, weight: torch.Tensor) -> RankPlaces:
         values, which = t.unique(return_inverse=True)
         share = torch.zeros_like(values).index_add_(0, which, weight / weight.sum())
         high = share.cumsum(0)
@@ -77,7 +77,7 @@ class Places:
         """u, linear between the training rows'."""
         return torch.from_numpy(np.interp(t.numpy(), self.values, self.middle))
 
-    def __getitem__(self, index: torch.Tensor) -> Places:
+    def __getitem__(self, index: torch.Tensor) -> RankPlaces:
         """The same places, of some of the rows."""
         return replace(self, low=self.low[index], high=self.high[index])
 
@@ -181,7 +181,7 @@ class Spread:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class SpreadTrial:
     """h of one kernel and one c; leave-one-out values of the rows it was learned from."""
 
     features: SpreadFeatures
@@ -197,16 +197,16 @@ class Trial:
 def spread_of(rows: Rows, u: torch.Tensor, r: torch.Tensor, kernel: Kernel) -> Spread | None:
     """The best of all kernels and c for residuals r of the rows, of one output; None where a constant is as good."""
     order = torch.from_numpy(np.random.default_rng(0).permutation(len(rows)))
-    some = order[:ROWS].sort().values
+    some = order[:ROWS_OF_SPREAD].sort().values
     mine, a = rows[some], r[some].abs().sqrt()
     share = mine.weight / mine.weight.sum()
-    if mine.size < FEWEST or not float(share @ a) > 0:
+    if mine.size < FEWEST_ROWS_OF_SPREAD or not float(share @ a) > 0:
         return None
     a = _without_outliers(a)
-    floor = FLOOR * float(share @ a)
+    floor = LEAST_SPREAD * float(share @ a)
     best, least = None, torch.inf
     for kernel_of_x in _kernels(kernel, mine):
-        centres = order[:CENTRES]
+        centres = order[:CENTRES_OF_SPREAD]
         features = SpreadFeatures.on(kernel_of_x, rows.X[centres], u[centres])
         for trial in _trials(features, mine, u[some], a):
             if (value := log_score(a, trial.own.clamp_min(floor), share)) < least:
@@ -218,7 +218,7 @@ def spread_of(rows: Rows, u: torch.Tensor, r: torch.Tensor, kernel: Kernel) -> S
 
 def _without_outliers(a: torch.Tensor) -> torch.Tensor:
     middle = float(a.median())
-    return a.clamp_max(LARGEST * middle) if middle > 0 else a
+    return a.clamp_max(LARGEST_SIZE * middle) if middle > 0 else a
 
 
 def _kernels(kernel: Kernel, rows: Rows) -> Iterator[Kernel | None]:
@@ -232,7 +232,7 @@ def _kernels(kernel: Kernel, rows: Rows) -> Iterator[Kernel | None]:
         yield HierarchicalKernel.of(isotropic(d), [np.ones(d)], gamma=width * distance)
 
 
-def _trials(features: SpreadFeatures, rows: Rows, u: torch.Tensor, a: torch.Tensor) -> Iterator[Trial]:
+def _trials(features: SpreadFeatures, rows: Rows, u: torch.Tensor, a: torch.Tensor) -> Iterator[SpreadTrial]:
     """For each c, from one eigendecomposition Σ s ψ ψᵀ = Q diag(w) Qᵀ."""
     s, phi = rows.weight[:, None], features(rows.X, u)
     total = float(s.sum())
@@ -245,7 +245,7 @@ def _trials(features: SpreadFeatures, rows: Rows, u: torch.Tensor, a: torch.Tens
         inverse = 1 / (values.clamp_min(0) + penalty * total)
         h = middle + P @ (inverse * right)
         leverage = (one * (1 / total + P**2 @ inverse)).clamp_max(1 - 1e-9)
-        yield Trial(features, psi, mean, Q, inverse, h, leverage, a - (a - h) / (1 - leverage))
+        yield SpreadTrial(features, psi, mean, Q, inverse, h, leverage, a - (a - h) / (1 - leverage))
 
 
 def log_score(a: torch.Tensor, h: torch.Tensor, share: torch.Tensor) -> float:
@@ -258,10 +258,12 @@ def _clearly_better(a: torch.Tensor, h: torch.Tensor, rows: Rows) -> bool:
     share = rows.weight / rows.weight.sum()
     gain = log_score(a, torch.ones_like(a), share) - log_score(a, h, share)
     _, spread = rows.mean(a / h / (share @ (a / h)) + h.log() - a / (share @ a))
-    return gain > CLEARLY * spread
+    return gain > STANDARD_ERRORS * spread
 
 
-def _spread(trial: Trial, rows: Rows, u: torch.Tensor, some: torch.Tensor, a: torch.Tensor, floor: float) -> Spread:
+def _spread(
+    trial: SpreadTrial, rows: Rows, u: torch.Tensor, some: torch.Tensor, a: torch.Tensor, floor: float
+) -> Spread:
     """With what leaving rows out needs, for all rows."""
     s, half = rows.weight[some], trial.vectors * trial.inverse.sqrt()
     middle = float(s @ a / s.sum())

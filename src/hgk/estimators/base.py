@@ -32,7 +32,7 @@ from hgk.model import Model, Training
 from hgk.optimisers import Algorithm1
 from hgk.progress import Progress
 from hgk.search import FEWER
-from hgk.targets import Target
+from hgk.targets import Target, label_bounds
 
 
 class StoppedEarlyWarning(UserWarning):
@@ -274,7 +274,7 @@ class HGKEstimator(FittedAttributes, BaseEstimator, ABC):
 
 def _tell_bounds(target: Target, rows: Rows, loss: Loss, progress: Progress) -> None:
     """What intervals will not exceed, if anything."""
-    found = target.bounds(rows) if isinstance(loss, LeastSquares) else []
+    found = label_bounds(target, rows) if isinstance(loss, LeastSquares) else []
     if any(found):
         ends = ((b.low, b.high) for b in found)
         low, high = zip(*((v if isfinite(v) else None for v in pair) for pair in ends), strict=True)

@@ -19,8 +19,8 @@ from sklearn.exceptions import DataConversionWarning
 
 from hgk.estimators.parameters import is_number
 from hgk.inputs import INEXACT, Marks, as_float, by_pieces, cut, how_to_convert, is_missing, numbers, reading
-from hgk.intervals import METHODS
-from hgk.targets import Bounds
+from hgk.intervals import INTERVAL_METHODS
+from hgk.targets import LabelBounds
 
 # Weights are multiplied by a power of four beyond these, so that their sums and squares are numbers.
 SMALL_WEIGHT, LARGE_WEIGHT = 1e-100, 1e100
@@ -425,16 +425,16 @@ def shape_given(kernel: Any, inputs: Any, architecture: Any, architectures: Sequ
 
 
 def interval_method(method: Any) -> None:
-    if not (isinstance(method, str) and method in METHODS):
-        raise ValueError(f"method={method!r} was given; one of {', '.join(map(repr, METHODS))} is expected.")
+    if not (isinstance(method, str) and method in INTERVAL_METHODS):
+        raise ValueError(f"method={method!r} was given; one of {', '.join(map(repr, INTERVAL_METHODS))} is expected.")
 
 
-def interval_bounds(bounds: Any) -> Bounds | None:
+def bounds_asked(bounds: Any) -> LabelBounds | None:
     """None where the training labels are to tell; no bounds at all for None."""
     if isinstance(bounds, str) and bounds == "auto":
         return None
     if bounds is None:
-        return Bounds()
+        return LabelBounds()
     pair = tuple(bounds) if isinstance(bounds, tuple | list) and len(bounds) == 2 else ()
     known = [value for value in pair if value is not None]
     sound = bool(pair) and all(is_number(value) and not np.isnan(value) for value in known)
@@ -444,4 +444,4 @@ def interval_bounds(bounds: Any) -> Bounds | None:
             "open end, such as (0, None)."
         )
     low, high = pair
-    return Bounds(-np.inf if low is None else float(low), np.inf if high is None else float(high))
+    return LabelBounds(-np.inf if low is None else float(low), np.inf if high is None else float(high))

@@ -246,7 +246,7 @@ class HGKRegressor(RegressorMixin, HGKEstimator):
         if not between(0, 1)(coverage):
             raise ValueError(f"coverage={coverage!r} was given; a number between 0 and 1 is expected, such as 0.9.")
         checks.interval_method(method)
-        taken = interval_bounds(model, checks.interval_bounds(bounds))
+        taken = interval_bounds(model, checks.bounds_asked(bounds))
         (ends,) = intervals(model, self.features(X), [float(coverage)], method, taken)
         return ends[:, 0] if model.target.single else ends
 

@@ -1,7 +1,7 @@
 """Labels <-> columns: the only place that knows what a label is."""
 
 from hgk.targets.base import Refinement, Target
-from hgk.targets.bounds import Bounds
+from hgk.targets.bounds import LabelBounds, label_bounds
 from hgk.targets.calibration import Calibration, Coupling, pairs_of
 from hgk.targets.classes import Classes
 from hgk.targets.few_values import FewValues

@@ -18,7 +18,6 @@ import torch
 
 from hgk.machines.rows import Rows
 from hgk.storable import expect
-from hgk.targets.bounds import Bounds
 
 
 class Target(ABC):
@@ -87,10 +86,6 @@ class Target(ABC):
     def decoding_words(self) -> str:
         """The same as a sentence about the outputs below it."""
         return ""
-
-    def bounds(self, rows: Rows) -> list[Bounds]:
-        """What each label is known to lie within, in its own unit; nothing where labels are no numbers."""
-        return []
 
     @property
     def calibrates(self) -> bool:
@@ -178,9 +173,6 @@ class Refinement(Target):
     @property
     def scale(self):
         return self.numbers.scale
-
-    def bounds(self, rows):
-        return self.numbers.bounds(rows)
 
     def measures(self, t, rows):
         return self.numbers.measures(t, rows)

@@ -22,8 +22,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hgk.machines.rows import Rows
+from hgk.targets.base import Target
+
 # Rows of a pile, as a share of all, and how many times as many as elsewhere.
-PILE, SHARE_OF_PILE, TIMES = 10, 0.01, 10
+PILE, SHARE_OF_PILE, TIMES_AS_MANY = 10, 0.01, 10
 # Labels of a scale, and rows beyond its end that would have been expected.
 VALUES_OF_SCALE, EXPECTED_BEYOND = 40, 10.0
 # How near to 0 and 1 shares come.
@@ -31,7 +34,7 @@ NEAR = 0.02
 
 
 @dataclass(frozen=True)
-class Bounds:
+class LabelBounds:
     """What labels are not below and not above, infinite where nothing is known, and why."""
 
     low: float = -math.inf
@@ -47,8 +50,8 @@ class Bounds:
 
         Examples
         --------
-        >>> from hgk.targets import Bounds
-        >>> Bounds(0.0, why="whole numbers, none negative").words
+        >>> from hgk.targets import LabelBounds
+        >>> LabelBounds(0.0, why="whole numbers, none negative").words
         'not below 0 (whole numbers, none negative)'
         """
         ends = [f"not below {self.low:.12g}"] if math.isfinite(self.low) else []
@@ -56,7 +59,7 @@ class Bounds:
         return " and ".join(ends) + (f" ({self.why})" if self.why else "") if ends else "none"
 
 
-def bounds_of(y: np.ndarray) -> Bounds:
+def bounds_of(y: np.ndarray) -> LabelBounds:
     """Of one label of the distinct training rows.
 
     Examples
@@ -64,16 +67,16 @@ def bounds_of(y: np.ndarray) -> Bounds:
     >>> import numpy as np
     >>> from hgk.targets.bounds import bounds_of
     >>> bounds_of(np.array([3.0, 1.0, 7.0]))
-    Bounds(low=0.0, high=inf, why='whole numbers, none negative')
+    LabelBounds(low=0.0, high=inf, why='whole numbers, none negative')
     >>> bool(bounds_of(np.array([0.2, 1.7, 9.3])))
     False
     """
     values, counts = np.unique(y, return_counts=True)
     if len(values) < 2:
-        return Bounds()
+        return LabelBounds()
     whole = bool((values == np.rint(values)).all())
     if not whole and values[0] >= 0 and values[-1] <= 1 and values[0] <= NEAR and values[-1] >= 1 - NEAR:
-        return Bounds(0.0, 1.0, "shares, from 0 to 1")
+        return LabelBounds(0.0, 1.0, "shares, from 0 to 1")
     reasons: dict[str, None] = {}
     low, high = -math.inf, math.inf
     if why := _end(counts, whole):
@@ -82,36 +85,40 @@ def bounds_of(y: np.ndarray) -> Bounds:
         high, reasons[f"{why} at the upper end"] = float(values[-1]), None
     if whole and values[0] >= 0 and not math.isfinite(low):
         low, reasons["whole numbers, none negative"] = 0.0, None
-    return Bounds(low, high, "; ".join(reasons))
+    return LabelBounds(low, high, "; ".join(reasons))
 
 
 def _end(counts: np.ndarray, whole: bool) -> str:
     """Why the first value is a bound, given how many rows have each; nothing where it is none."""
     first, following, rows = int(counts[0]), int(counts[1]), int(counts.sum())
     usual = max(following, float(np.median(counts[1:])))
-    if first >= max(PILE, SHARE_OF_PILE * rows) and first >= TIMES * usual:
+    if first >= max(PILE, SHARE_OF_PILE * rows) and first >= TIMES_AS_MANY * usual:
         return f"{first} of {rows} rows"
     if whole and len(counts) <= VALUES_OF_SCALE and first >= PILE and first**2 / following >= EXPECTED_BEYOND:
         return f"{first} of {rows} rows on a scale of {len(counts)} values"
     return ""
 
 
-# What scaling and scaling back may change, in units of rounding.
+def label_bounds(target: Target, rows: Rows) -> list[LabelBounds]:
+    """Of each label of the distinct training rows, where labels are numbers; in their unit."""
+    Y = target.in_unit(rows.Y.numpy())
+    return [] if target.classes else [_rounded(y, float(np.abs(y).max())) for y in Y.T]
+
+
+# What scaling and scaling back may change, in units of the largest label.
 ROUNDED = 8 * np.finfo(float).eps
 
 
-def unscaled(y: np.ndarray, size: float) -> np.ndarray:
-    """Labels of at most this size that were scaled and scaled back: with at most 12 digits where these suffice."""
+def _rounded(y: np.ndarray, size: float) -> LabelBounds:
+    """Of labels that were scaled and scaled back: with at most 12 digits where these suffice.
+
+    A bound of more digits is widened, so that the labels there are not outside by rounding.
+    """
     short = np.array([_short(v) for v in y.tolist()])
-    return np.where(np.abs(short - y) <= ROUNDED * size, short, y)
-
-
-def widened(bounds: Bounds, size: float) -> Bounds:
-    """Such that labels of more digits at a bound are not outside by rounding."""
-    low, high = bounds.low, bounds.high
-    low = low if not math.isfinite(low) or _short(low) == low else low - ROUNDED * size
-    high = high if not math.isfinite(high) or _short(high) == high else high + ROUNDED * size
-    return Bounds(low, high, bounds.why)
+    found = bounds_of(np.where(np.abs(short - y) <= ROUNDED * size, short, y))
+    low = found.low if _short(found.low) == found.low else found.low - ROUNDED * size
+    high = found.high if _short(found.high) == found.high else found.high + ROUNDED * size
+    return LabelBounds(low, high, found.why)
 
 
 def _short(v: float) -> float:

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from hgk.machines.rows import Rows
 from hgk.storable import expect, storable
 from hgk.targets.base import Refinement, Target, squared_error
-from hgk.targets.bounds import Bounds, bounds_of, unscaled, widened
 from hgk.targets.few_values import FewValues
 from hgk.targets.scaling import Scaling
 
@@ -41,12 +39,6 @@ class Numbers(Target):
 
     def refinements(self, Y: torch.Tensor, given: float) -> list[Refinement]:
         return FewValues.options(self, Y, given)
-
-    def bounds(self, rows: Rows) -> list[Bounds]:
-        """As :mod:`hgk.targets.bounds` says, from the distinct rows."""
-        Y, ends = self.in_unit(rows.Y.numpy()), zip(self.scaling.middle, self.scaling.half, strict=True)
-        sizes = [abs(middle) + half for middle, half in ends]
-        return [widened(bounds_of(unscaled(y, size)), size) for y, size in zip(Y.T, sizes, strict=True)]
 
     def unit(self):
         return self.scaling.middle, self.scaling.half
