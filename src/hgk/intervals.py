@@ -8,8 +8,9 @@ The bounds at x are the quantiles, at the level that is asked for,
 
 over the rows i whose predictions are near that at x, with one more at ∓∞. Near is a window of the rows in the order of
 their predictions: at least a tenth of all, and so many that 25 are expected outside of the interval; of up to
-25 / (1 - level) rows, all. With more than 2000 rows f and σ take the place of f^(-i) and σ^(-i), which hardly differ
-from them, so that no machine is factored again; the quantile of the scores is then linear between 101 places.
+25 / (1 - level) rows, all. Where predictions differ by hardly more than leaving out a row moves them, all rows are near
+and σ knows nothing of predictions. With more than 2000 rows f and σ take the place of f^(-i) and σ^(-i), which hardly
+differ from them, so that no machine is factored again; the quantile of the scores is then linear between 101 places.
 
 Without σ and windows these are jackknife+ intervals (Barber, Candès, Ramdas and Tibshirani, 2021).
 """
@@ -34,6 +35,8 @@ INTERVAL_METHODS = (ADAPTIVE, CONSTANT)
 JACKKNIFE = 2000
 # The least window, as a share of the rows; rows expected outside, of those in it; places at which it stands.
 LEAST_WINDOW, EXPECTED_OUTSIDE, STANDS = 0.1, 25.0, 101
+# How far leaving a row out may move its prediction for predictions to tell rows apart, in their standard deviations.
+MOVED = 0.25
 # Numbers that a block of rows and leave-one-out functions has.
 BLOCK_OF_PAIRS = 2**22
 # Rows whose σ is computed at a time.
@@ -61,11 +64,13 @@ class Adapted:
     scores: torch.Tensor
 
     @classmethod
-    def of(cls, model: Model, output: int, t: torch.Tensor) -> Adapted:
-        """``t`` are decoded leave-one-out predictions."""
+    def of(cls, model: Model, output: int, t: torch.Tensor, f: torch.Tensor) -> Adapted:
+        """``t`` and ``f`` are decoded predictions of the training rows, left out and not."""
         rows = model.need_training("Intervals need").rows
-        places = RankPlaces.of(t[:, output], rows.weight)
-        u, r = places(t[:, output]), (rows.Y - t)[:, output]
+        told_apart = tell_rows_apart(t[:, output], f[:, output], rows.weight)
+        values = t[:, output] if told_apart else torch.zeros_like(t[:, output])
+        places, r = RankPlaces.of(values, rows.weight), (rows.Y - t)[:, output]
+        u = places(values)
         spread = spread_of(rows, u, r, model.machine.kernel)
         sigma = torch.ones_like(r) if spread is None else spread.leave_one_out()
         return cls(places, u, spread, model.optimism * r.abs() / sigma)
@@ -97,10 +102,19 @@ def adapted(model: Model) -> list[Adapted]:
     """For each output; computed when first asked for."""
     if "adapted" not in model.memo:
         rows = model.need_training("Intervals need").rows
-        t = model.target.decode(model.leave_one_out())
+        t, f = model.target.decode(model.leave_one_out()), model.target.decode(model.values(rows.X))
         with threads_for(len(rows), device_of("cpu")):
-            model.memo["adapted"] = [Adapted.of(model, output, t) for output in range(t.shape[1])]
+            model.memo["adapted"] = [Adapted.of(model, output, t, f) for output in range(t.shape[1])]
     return model.memo["adapted"]
+
+
+def tell_rows_apart(t: torch.Tensor, f: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Whether predictions differ from row to row by more than leaving the row out moves them.
+
+    Where they do not, as with noise alone, f^(-i)(x_i) is small because y_i is large, and would give r_i away.
+    """
+    share = weight / weight.sum()
+    return float(share @ (f - t) ** 2) < MOVED**2 * float(share @ (t - share @ t) ** 2)
 
 
 def window(weight: torch.Tensor, level: float) -> float:

@@ -44,6 +44,8 @@ PENALTIES = tuple(10.0 ** (k / 2) for k in range(-12, 1))
 LEAST_SPREAD, LARGEST_SIZE = 0.1, 10.0
 # Standard errors by which J has to be below that of a constant.
 STANDARD_ERRORS = 2.0
+# What of a score may be rounding.
+ROUNDED_SCORE = 1e-6
 # Added to the diagonal of the centres' matrix, which is 1.
 JITTER_OF_SPREAD = 1e-6
 
@@ -258,7 +260,7 @@ def _clearly_better(a: torch.Tensor, h: torch.Tensor, rows: Rows) -> bool:
     share = rows.weight / rows.weight.sum()
     gain = log_score(a, torch.ones_like(a), share) - log_score(a, h, share)
     _, spread = rows.mean(a / h / (share @ (a / h)) + h.log() - a / (share @ a))
-    return gain > STANDARD_ERRORS * spread
+    return gain > STANDARD_ERRORS * spread + ROUNDED_SCORE
 
 
 def _spread(

@@ -79,7 +79,9 @@ def bounds_of(y: np.ndarray) -> LabelBounds:
         return LabelBounds(0.0, 1.0, "shares, from 0 to 1")
     reasons: dict[str, None] = {}
     low, high = -math.inf, math.inf
-    if why := _end(counts, whole):
+    if whole and values[0] == 0:
+        low, reasons["whole numbers, none negative"] = 0.0, None
+    elif why := _end(counts, whole):
         low, reasons[f"{why} at the lower end"] = float(values[0]), None
     if why := _end(counts[::-1], whole):
         high, reasons[f"{why} at the upper end"] = float(values[-1]), None
