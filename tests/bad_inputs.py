@@ -300,6 +300,8 @@ def _parameters():
     yield "Algorithm 1 with M = 0", lambda: Algorithm1(M=0), ValueError
     yield "Adam with batches of one row", lambda: Adam(batch=1), ValueError
     yield "a coverage of 90", lambda: PLAIN.fit(X, Y).predict_interval(X, 90), ValueError
+    yield "intervals of another kind", lambda: PLAIN.fit(X, Y).predict_interval(X, method="cqr"), ValueError
+    yield "bounds that cross", lambda: PLAIN.fit(X, Y).predict_interval(X, bounds=(1, 0)), ValueError
     yield "intervals of a compact model", lambda: hgk.load("compact.hgk").predict_interval(_towns()), CompactModelError
     yield "contributions of 0 rows", lambda: contributions(fitted(), _towns(), 0), ValueError
     yield "importance in no permutation", lambda: importance(fitted(), repeats=0), ValueError
@@ -458,6 +460,10 @@ def _command_line():
     yield "a model that is not there", command("predict", "none.hgk", "houses.csv"), SystemExit
     yield "a table of other columns", command("predict", "price.hgk", "other.csv"), SystemExit
     yield "an interval of 90", command("predict", "price.hgk", "houses.csv", "--interval", "90"), SystemExit
+    wanted = ("predict", "price.hgk", "houses.csv", "--interval", "0.9")
+    yield "an interval of another kind", command(*wanted, "--interval-method", "cqr"), SystemExit
+    yield "bounds of intervals that are no numbers", command(*wanted, "--interval-bounds", "0-9"), SystemExit
+    yield "bounds without an interval", command(*wanted[:3], "--interval-bounds", "0:"), SystemExit
     yield "an interval of classes", command("predict", "sold.hgk", "houses.csv", "--interval", "0.9"), SystemExit
     yield "probabilities of a regression", command("predict", "price.hgk", "houses.csv", "--proba"), SystemExit
     yield (

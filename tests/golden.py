@@ -162,12 +162,20 @@ LARGE = {
 }
 
 
+# Methods and their arguments; of intervals those of one width.
+ASKED_FOR: dict[str, dict] = {
+    "decision_function": {},
+    "predict_proba": {},
+    "predict_interval": {"coverage": 0.8, "method": "jackknife+", "bounds": None},
+}
+
+
 def told(model, X):
     """What a fitted model says about some rows, and what was chosen."""
     said = {"predict": model.predict(X), "lam": model.lam_, "importances": model.exponent_shares_}
-    for name, arguments in (("decision_function", (X,)), ("predict_proba", (X,)), ("predict_interval", (X, 0.8))):
+    for name, arguments in ASKED_FOR.items():
         try:
-            said[name] = getattr(model, name)(*arguments)
+            said[name] = getattr(model, name)(X, **arguments)
         except (AttributeError, ValueError):  # not a method of this estimator, or not for this loss or file
             continue
     try:

@@ -14,6 +14,7 @@ import hgk
 from hgk import CompactModelError, HGKClassifier, HGKQuantileRegressor, HGKRegressor
 from hgk import model as models
 from hgk.events import ASIDE, BY_FOLDS, ArchitectureChosen, Chosen, GridChosen, Optimism
+from hgk.intervals import intervals
 from hgk.machines import Rows, train, weighted_quantile
 from hgk.model import Model
 from hgk.storable import Malformed
@@ -260,7 +261,7 @@ def test_intervals_are_quantiles_of_functions_without_a_row(make, ratio):
     values, elsewhere = model.without_one(torch.arange(len(rows)))
     r, t = rho * (rows.Y - values).abs()[:, 0], elsewhere(X)[0]
     weight = rows.weight * (rows.size / float(rows.weight.sum()))
-    found = model.intervals(X, [0.5, 0.9])
+    found = intervals(model, X, [0.5, 0.9], "jackknife+")
     assert found.shape == (2, 5, 1, 2)
     for level, bounds in zip((0.5, 0.9), found, strict=True):
         for x in range(5):
@@ -272,11 +273,12 @@ def test_intervals_are_quantiles_of_functions_without_a_row(make, ratio):
 
 def test_intervals_are_the_estimators():
     estimator, X, _ = fitted()
-    both = estimator.model_.intervals(estimator.features(X), [0.9, 0.5])
-    np.testing.assert_array_equal(both[0, :, 0], estimator.predict_interval(X))
-    np.testing.assert_array_equal(both[1, :, 0], estimator.predict_interval(X, 0.5))
+    for method in ("adaptive", "jackknife+"):
+        both = intervals(estimator.model_, estimator.features(X), [0.9, 0.5], method)
+        np.testing.assert_array_equal(both[0, :, 0], estimator.predict_interval(X, method=method))
+        np.testing.assert_array_equal(both[1, :, 0], estimator.predict_interval(X, 0.5, method=method))
     with pytest.raises(ValueError, match="exact for least squares alone"):
-        of_quantiles()[0].model_.intervals(estimator.features(X), [0.9])
+        intervals(of_quantiles()[0].model_, estimator.features(X), [0.9])
 
 
 # ------------------------------------------------------------------------------------------------------- errors
@@ -354,7 +356,7 @@ def test_a_compact_model_predicts_and_says_what_it_lacks(make):
         small.unseen,
         lambda: small.without_one(torch.arange(2)),
         lambda: small.leave_two_out(torch.arange(2)),
-        lambda: small.intervals(features, [0.9]),
+        lambda: intervals(small, features, [0.9]),
     )
     for ask in asked:
         with pytest.raises(CompactModelError, match=r"need.* the training labels.*without compact\.$"):

@@ -61,6 +61,19 @@ def last(history: Sequence[Event], kind: type[SomeEvent]) -> SomeEvent | None:
     return events[-1] if events else None
 
 
+@storable
+@dataclass(frozen=True, kw_only=True)
+class BoundsFound(Event):
+    """What labels of numbers are taken not to lie below and above, and why, label by label; None where nothing is.
+
+    Intervals stay within, unless ``predict_interval`` is told otherwise.
+    """
+
+    low: tuple[Number, ...]
+    high: tuple[Number, ...]
+    words: tuple[str, ...]
+
+
 # ------------------------------------------------------------------------------------------------- learning weights
 
 

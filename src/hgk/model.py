@@ -20,7 +20,7 @@ from hgk.arrays import blocks, device_of, on_device, threads_for
 from hgk.events import ASIDE, BY_FOLDS, Event, Optimism, honest_error, last
 from hgk.importance import Importance
 from hgk.inputs import Inputs
-from hgk.machines import Elsewhere, Machine, Rows, weighted_quantile
+from hgk.machines import Elsewhere, Machine, Rows
 from hgk.storable import expect, storable
 from hgk.targets import Target
 
@@ -28,8 +28,6 @@ from hgk.targets import Target
 AT_REST = device_of("cpu")
 # Rows predicted at a time.
 PREDICTED = 2**18
-# Rows whose leave-one-out functions make up an interval.
-JACKKNIFE = 2000
 # What may be known of an error: for labels scaled to [-1, 1]; in the unit of the labels; of classes; of quantiles; of
 # probabilities.
 MEASURES = ("risk", "r2", "rmse", "wrong", "pinball", "inside", "log_loss")
@@ -231,30 +229,11 @@ class Model:
         rows, clip = self.columns(self.need_training("Coverage needs").rows), self.machine.clip
         return self.target.decode(self.machine.leave_two_out(rows, index).clamp(-clip, clip), 0)
 
-    # --------------------------------------------------------------------------------------------------- intervals
-
     @property
     def optimism(self) -> float:
         """What leave-one-out errors are multiplied by to be those of rows that the kernel has not seen."""
         told = last(self.history, Optimism)
         return told.ratio if told is not None and told.ratio is not None and told.ratio > 1 else 1.0
-
-    def intervals(self, features: torch.Tensor, levels: Sequence[float]) -> np.ndarray:
-        """Jackknife+ bounds at each level, (levels, rows, labels, 2); the machine is factored once for all."""
-        rows, device = self.need_training("Intervals need").rows, device_of(self.device)
-        n = len(rows)
-        index = torch.from_numpy(np.sort(np.random.default_rng(0).permutation(n)[:JACKKNIFE]))
-        weight, bounds = rows.weight[index] * (rows.size / float(rows.weight.sum())), []
-        with threads_for(n, device), on_device(n, device):
-            values, elsewhere = self.without_one(index)
-            r = self.optimism * (rows.Y[index] - values).abs().T[:, None, :]
-            # one block of rows at a time: f^(-i)(x) is rows x 2000 x outputs
-            for block in blocks(len(features), max(1, 2**22 // (len(index) * self.machine.outputs))):
-                t = elsewhere(features[block])
-                low = [weighted_quantile(r - t, weight, level).neg() for level in levels]
-                high = [weighted_quantile(r + t, weight, level) for level in levels]
-                bounds.append(torch.stack([torch.stack(low), torch.stack(high)], -1).transpose(1, 2))
-        return self.target.in_unit(torch.cat(bounds, 1).numpy().swapaxes(2, 3)).swapaxes(2, 3)
 
     # ------------------------------------------------------------------------------------------------------ errors
 

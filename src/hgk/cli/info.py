@@ -40,6 +40,7 @@ def _lines(described: dict[str, Any], summary: dict[str, Any], note: dict[str, s
         "loss": summary.get("losses") or "",
         "leaves": summary.get("leaves") or "",
         "compressed": summary.get("compressed") or "",
+        "bounds": "; ".join(summary.get("bounds") or []),
         "machines": "; ".join(
             f"{m['kind']} on {m['rows']} rows, {m['nodes']} nodes, λ {m['lam']:.2g}" for m in machines
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -30,12 +31,23 @@ from hgk.cli.shared import (
     tell,
     warnings_noted,
 )
-from hgk.estimators import HGKEstimator
+from hgk.estimators import HGKEstimator, checks
+from hgk.intervals import ADAPTIVE, INTERVAL_METHODS
 from hgk.storage import load
 
 PredictionsOption = Annotated[str, typer.Option(help="CSV, CSV.gz, Parquet or Feather by the ending; - prints CSV.")]
 IntervalOption = Annotated[
     float | None, typer.Option(help="Add bounds that cover the label with this probability, such as 0.9.")
+]
+MethodOption = Annotated[
+    str, typer.Option(help="Width of the bounds: adaptive follows the errors, jackknife+ is nearly constant.")
+]
+BoundsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="What the label cannot exceed: auto (as the training labels tell, the default), none, or LOW:HIGH, such "
+        "as 0:100, or 0: for an open end."
+    ),
 ]
 ProbaOption = Annotated[bool, typer.Option("--proba", help="Add a probability per class.")]
 
@@ -45,6 +57,8 @@ def predict(
     data: DataArgument,
     out: PredictionsOption = "-",
     interval: IntervalOption = None,
+    interval_method: MethodOption = "adaptive",
+    interval_bounds: BoundsOption = None,
     proba: ProbaOption = False,
     device: DeviceOption = "cpu",
     delimiter: DelimiterOption = None,
@@ -57,13 +71,15 @@ def predict(
     check_device(device)
     fitted = load(model).set_params(device=device)
     _check_asked(fitted, interval, proba)
+    how = Bounded(interval, interval_method, _bounds(interval_bounds))
+    how.check(interval_bounds)
     if out != "-":
         tables.check_ending(out)
         check_outputs([predictions_at(Path(out))], {"MODEL": model, "DATA": data}, force)
     notes: list[str] = []
     X = read_rows(fitted, data, delimiter, decimal, notes)
     with interruptible("nothing was written"), warnings_noted(notes):
-        frame = _predictions(fitted, X, interval, proba)
+        frame = _predictions(fitted, X, how, proba)
     if as_json and out == "-":
         print_json(frame.to_dict("records"))
         return
@@ -88,6 +104,37 @@ def _check_asked(model: HGKEstimator, interval: float | None, proba: bool) -> No
         raise Unusable("--proba was given with a regression; give --interval 0.9 to see how certain it is.")
 
 
+@dataclass(frozen=True)
+class Bounded:
+    """The intervals that are asked for."""
+
+    coverage: float | None
+    method: str
+    bounds: str | tuple[float | None, float | None] | None
+
+    def check(self, given: str | None) -> None:
+        if self.method not in INTERVAL_METHODS:
+            raise Unusable(f"--interval-method {self.method} was given; {' or '.join(INTERVAL_METHODS)} is expected.")
+        if self.coverage is None and (given is not None or self.method != ADAPTIVE):
+            raise Unusable("A way of intervals was given without --interval; add --interval 0.9.")
+
+
+def _bounds(text: str | None) -> str | tuple[float | None, float | None] | None:
+    """auto, none, or LOW:HIGH, either end open."""
+    if text in (None, "auto", "none"):
+        return None if text == "none" else "auto"
+    ends = str(text).split(":")
+    try:
+        low, high = (float(end) if end.strip() else None for end in ends)
+        checks.bounds_asked((low, high))
+    except ValueError:
+        raise Unusable(
+            f"--interval-bounds {text} was given; auto, none or LOW:HIGH with LOW below HIGH is expected, such as "
+            "0:100, or 0: for an open end."
+        ) from None
+    return low, high
+
+
 def predictions_at(path: Path) -> Output:
     """A table that has only columns of predictions may be overwritten by predictions."""
     known = re.compile(r"(prediction|lower|upper)( \d+)?|quantile [\d.e+-]+|probability of .*", re.DOTALL)
@@ -99,12 +146,12 @@ def predictions_at(path: Path) -> Output:
     return Output("--out", path, "a table of predictions by hgk", ours)
 
 
-def _predictions(model: HGKEstimator, X: Any, interval: float | None, proba: bool) -> pd.DataFrame:
+def _predictions(model: HGKEstimator, X: Any, how: Bounded, proba: bool) -> pd.DataFrame:
     target, values = model.model_.target, model.predict(X)
     names = ["prediction"] if target.classes else target.predictions
     columns = dict(zip(names, values.reshape(len(values), -1).T, strict=True))
-    if interval is not None:
-        bounds = model.predict_interval(X, interval)
+    if how.coverage is not None:
+        bounds = model.predict_interval(X, how.coverage, method=how.method, bounds=how.bounds)
         for name, (low, high) in zip(names, bounds.reshape(len(bounds), -1, 2).transpose(1, 2, 0), strict=True):
             number = name.removeprefix("prediction")
             columns |= {f"lower{number}": low, f"upper{number}": high}

@@ -14,6 +14,7 @@ from hgk.estimators import HGKEstimator
 
 # What happens, for each class of events; another class is shown by its name.
 WORDS: dict[type[events.Event], str] = {
+    events.BoundsFound: "reading the labels",
     events.Planned: "planning",
     events.Step: "learning weights",
     events.Watched: "checking validation rows",

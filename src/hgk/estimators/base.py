@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
+from math import isfinite
 from numbers import Real
 from typing import Any
 
@@ -21,16 +22,17 @@ from hgk.compression import compressed
 from hgk.estimators import checks, parameters
 from hgk.estimators.fitted import FittedAttributes
 from hgk.estimators.preparation import Prepared, check_size, device_for, executor_for, inputs_of, prepare_table, task_of
-from hgk.events import Event, GridChosen, LamChosen
+from hgk.events import BoundsFound, Event, GridChosen, LamChosen
 from hgk.inputs import Marks, is_mixed, precision_remarks, split
 from hgk.kernels import Architecture, grouped
 from hgk.learners import PRESETS, Given, Learner, Wanted
-from hgk.losses import Loss
+from hgk.losses import LeastSquares, Loss
+from hgk.machines import Rows
 from hgk.model import Model, Training
 from hgk.optimisers import Algorithm1
 from hgk.progress import Progress
 from hgk.search import FEWER
-from hgk.targets import Target
+from hgk.targets import Target, label_bounds
 
 
 class StoppedEarlyWarning(UserWarning):
@@ -100,6 +102,7 @@ class HGKEstimator(FittedAttributes, BaseEstimator, ABC):
         executor = executor_for(device, self.n_jobs, learner)
         check_size(learner, task, executor)
         with threads_for(len(rows), device), on_device(len(rows), device), Progress(self._callback()) as progress:
+            _tell_bounds(target, rows, loss, progress)
             machine, target = learner.learn(task, rng, progress, executor)
             machine = task.gathered(machine)
         with threads_for(len(rows), device):
@@ -267,6 +270,15 @@ class HGKEstimator(FittedAttributes, BaseEstimator, ABC):
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
         return tags
+
+
+def _tell_bounds(target: Target, rows: Rows, loss: Loss, progress: Progress) -> None:
+    """What intervals will not exceed, if anything."""
+    found = label_bounds(target, rows) if isinstance(loss, LeastSquares) else []
+    if any(found):
+        ends = ((b.low, b.high) for b in found)
+        low, high = zip(*((v if isfinite(v) else None for v in pair) for pair in ends), strict=True)
+        progress.report(BoundsFound(low=low, high=high, words=tuple(b.words for b in found)))
 
 
 def _warn(remarks: Iterable[str], level: int) -> None:

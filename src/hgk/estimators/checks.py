@@ -17,7 +17,10 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
+from hgk.estimators.parameters import is_number
 from hgk.inputs import INEXACT, Marks, as_float, by_pieces, cut, how_to_convert, is_missing, numbers, reading
+from hgk.intervals import INTERVAL_METHODS
+from hgk.targets import LabelBounds
 
 # Weights are multiplied by a power of four beyond these, so that their sums and squares are numbers.
 SMALL_WEIGHT, LARGE_WEIGHT = 1e-100, 1e100
@@ -419,3 +422,26 @@ def shape_given(kernel: Any, inputs: Any, architecture: Any, architectures: Sequ
             f"The kernel was learned on the columns {', '.join(known[:5])}..., and the data have "
             f"{', '.join(names[:5])}...; give the same columns in the same order."
         )
+
+
+def interval_method(method: Any) -> None:
+    if not (isinstance(method, str) and method in INTERVAL_METHODS):
+        raise ValueError(f"method={method!r} was given; one of {', '.join(map(repr, INTERVAL_METHODS))} is expected.")
+
+
+def bounds_asked(bounds: Any) -> LabelBounds | None:
+    """None where the training labels are to tell; no bounds at all for None."""
+    if isinstance(bounds, str) and bounds == "auto":
+        return None
+    if bounds is None:
+        return LabelBounds()
+    pair = tuple(bounds) if isinstance(bounds, tuple | list) and len(bounds) == 2 else ()
+    known = [value for value in pair if value is not None]
+    sound = bool(pair) and all(is_number(value) and not np.isnan(value) for value in known)
+    if not sound or (len(known) == 2 and not known[0] < known[1]):
+        raise ValueError(
+            f"bounds={bounds!r} was given; 'auto', None or a pair (low, high) with low < high is expected, None for an "
+            "open end, such as (0, None)."
+        )
+    low, high = pair
+    return LabelBounds(-np.inf if low is None else float(low), np.inf if high is None else float(high))

@@ -177,10 +177,13 @@ def wrong_classes(t: torch.Tensor, rows: Rows) -> dict[str, float]:
 def weighted_quantile(values: torch.Tensor, weight: torch.Tensor, level: float) -> torch.Tensor:
     """The smallest value v with weight(values <= v) >= level · (Σ weight + 1), over the last axis; ∞ if there is none.
 
-    With weights 1 it is the ⌈level (n + 1)⌉-th smallest value, as in conformal prediction.
+    With weights 1 it is the ⌈level (n + 1)⌉-th smallest value, as in conformal prediction. ``weight`` is one for all,
+    or of the shape of ``values``.
     """
     ordered, order = values.sort(-1)
-    reached = weight[order].cumsum(-1) >= level * (float(weight.sum()) + 1) - 1e-9
+    weights = weight[order] if weight.ndim == 1 else weight.expand_as(values).gather(-1, order)
+    total = float(weight.sum()) if weight.ndim == 1 else weight.sum(-1, keepdim=True)
+    reached = weights.cumsum(-1) >= level * (total + 1) - 1e-9
     place = reached.to(torch.int8).argmax(-1, keepdim=True)  # the first that is
     quantile = ordered.gather(-1, place)[..., 0]
     return torch.where(reached.any(-1), quantile, torch.inf)

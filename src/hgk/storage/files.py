@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from hgk.estimators import HGKClassifier, HGKEstimator, HGKQuantileRegressor, HGKRegressor
-from hgk.events import Chosen, CompressedTo, Judged, LeavesChosen, LossesCompared, condensed, last, of_kind
+from hgk.events import BoundsFound, Chosen, CompressedTo, Judged, LeavesChosen, LossesCompared, condensed, last, of_kind
 from hgk.model import Model
 from hgk.storable import KNOWN, Malformed, expect, storable
 from hgk.storage.atomic import WriteError, open_regular, write_atomically
@@ -227,6 +227,7 @@ def _summary(saved: Saved, single: bool) -> dict[str, Any]:
     training, target = model.training, model.target
     chosen, leaves = last(model.history, Chosen), last(model.history, LeavesChosen)
     losses, small = last(model.history, LossesCompared), last(model.history, CompressedTo)
+    bounds = last(model.history, BoundsFound)
     return {
         "estimator": saved.estimator,
         "loss": type(getattr(machine.parts_of()[0], "loss", None)).__name__.replace("NoneType", "LeastSquares"),
@@ -256,6 +257,7 @@ def _summary(saved: Saved, single: bool) -> dict[str, Any]:
         "leaves": None if leaves is None else leaves.words,
         "losses": None if losses is None else losses.words,
         "compressed": None if small is None else small.words,
+        "bounds": None if bounds is None else list(bounds.words),
         "compact": training is None,
         "single": single,
     }

@@ -1,6 +1,7 @@
 """Labels <-> columns: the only place that knows what a label is."""
 
 from hgk.targets.base import Refinement, Target
+from hgk.targets.bounds import LabelBounds, label_bounds
 from hgk.targets.calibration import Calibration, Coupling, pairs_of
 from hgk.targets.classes import FEWEST_CALIBRATED, Classes, first_half
 from hgk.targets.few_values import FewValues

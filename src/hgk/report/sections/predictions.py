@@ -15,6 +15,7 @@ from hgk.insight.fitted import left_out
 from hgk.report.sections.base import Section, Subject, script_of
 from hgk.report.values import cut_name, plain, rounded
 from hgk.report.web import figure, plain_table
+from hgk.targets import label_bounds
 
 # What is shown at most: rows of the scatter plot, classes, points of a ROC curve; bins of equally many rows.
 SCATTER_ROWS, CLASSES, CURVE, BINS = 1000, 20, 200, 10
@@ -69,15 +70,24 @@ class PredictionsSection(Section):
         if covered is None:  # another loss than least squares
             return ""
         first = " They are of the first output." if len(self.subject.outputs) > 1 else ""
+        width = (
+            "Their width follows a second machine on the size of residuals"
+            if covered["spread"]
+            else "A machine on the size of residuals was not clearly better than a constant"
+        )
+        known = label_bounds(self.subject.model.target, self.subject.training.rows)[:1]
+        bounds = f" The labels are taken to be {known[0].words}." if any(known) else ""
         about = (
-            f"Jackknife+ intervals (predict_interval) for {covered['rows']} training rows, each from all other rows."
-            f"{first} Over all training rows they reach the requested coverage almost by construction, but they may "
-            "fall short where predictions are small or large."
+            f"Intervals (predict_interval) for {covered['rows']} training rows, each from all other rows.{first} "
+            f"{width}.{bounds} Over all training rows they reach the requested coverage almost by construction; the "
+            "fifths show whether they do where predictions are small or large, and where they are narrow or wide."
         )
         drawn = figure("coverage", "Coverage", "Share of labels inside, by the coverage requested.")
         drawn += figure("parts", "Coverage by prediction", f"Fifths of the rows; {covered['asked']:.0%} was requested.")
         return f"""<h3>Intervals</h3><p class="soft">{escape(about)}</p><div class="figures">{drawn}</div><p></p>
-{_coverage_table(covered)}"""
+{_coverage_table(covered)}<p></p>
+{_fifths_table("Coverage by fifth of the predictions", "predictions", covered["parts"])}<p></p>
+{_fifths_table("Coverage by fifth of the widths", "widths", covered["by_width"])}"""
 
 
 def _coverage_table(covered: dict[str, Any]) -> str:
@@ -88,6 +98,15 @@ def _coverage_table(covered: dict[str, Any]) -> str:
         for a, b, c, n in zip(covered["levels"], covered["covered"], covered["width"], new, strict=True)
     ]
     return plain_table("Coverage", head, body, tuple(range(len(head))))
+
+
+def _fifths_table(title: str, what: str, parts: list[dict[str, Any]]) -> str:
+    head = [f"{what} from", "to", "rows", "inside", "median width"]
+    body = [
+        [f"{p['low']:.5g}", f"{p['high']:.5g}", str(p["rows"]), f"{p['covered']:.4f}", f"{p['width']:.5g}"]
+        for p in ({**p, **{k: np.inf for k in ("low", "high", "width") if p[k] is None}} for p in parts)
+    ]
+    return plain_table(title, head, body, tuple(range(len(head))))
 
 
 # -------------------------------------------------------------------------------------------------------- numbers
