@@ -67,7 +67,7 @@ class InLeaves(Sum):
         weights = tuple(w[leaf] for w in self.W) if self.W else self.kernel.W
         return replace(self.kernel, W=weights, gamma=float(self.gammas[leaf]))
 
-    def machine_of(self, leaf: int, weight: torch.Tensor) -> Exact:
+    def machine_of(self, leaf: int, weight: torch.Tensor) -> Machine:
         """Of a leaf that has rows; ``weight`` is that of all rows."""
         rows = self.partition.rows(leaf)
         lam = float(self.cs[leaf] / weight[rows].sum())
