@@ -4,9 +4,9 @@
 
 Functions without single rows are those of one Newton step from the leaf's minimum (:mod:`hgk.solvers.classes`).
 
-A leaf may lack classes, or have one alone: f_l is finite, since ‖f_l‖ is penalised. Where a leaf's n rows are much alike
-and of one class of two, f = n (1 - p) / (2 c), so that 1 - p = 2 c f / n: as if 2 c f rows of the other class had been
-seen, which is about one half for c as leaves have it. Far from these rows f_l falls to 0, where nothing is claimed.
+A leaf may lack classes, or have one alone: f_l is finite, since ‖f_l‖ is penalised. Where the n rows of a leaf are much
+alike and of one class of two, f = n (1 - p) / (2 c), so that 1 - p = 2 c f / n: as if 2 c f rows of the other class had
+been seen, a part of one for c as leaves have it. Far from these rows f_l falls to 0, where nothing is claimed.
 """
 
 from __future__ import annotations

@@ -278,7 +278,9 @@ def divided(fit: Fit, division: Division, chosen: Sequence[Trial], whole: Machin
         return None if fit.wanted.problem.exact else stand_in()
     complete = all(machine.stand_in is None for machine in grown)
     if len(grown) < division.event.partitions or not complete:
-        fit.progress.report(replace(division.event, partitions=len(grown), stopped=True, risk=None, wrong=None, log_loss=None))
+        fit.progress.report(
+            replace(division.event, partitions=len(grown), stopped=True, risk=None, wrong=None, log_loss=None)
+        )
     if whole is None or not division.share:
         return grown[0] if len(grown) == 1 else MeanOfMachines(tuple(grown))
     return division.plan.mean(whole, grown, division.share)

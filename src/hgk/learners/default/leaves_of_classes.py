@@ -59,7 +59,7 @@ from hgk.learners.default.leaves import (
     trained,
 )
 from hgk.logistic import log_losses, zero_or_one
-from hgk.machines import ClassesInLeaves, InLeaves, Machine, MeanOfMachines, Partition, Rows, wrong_classes
+from hgk.machines import ClassesInLeaves, InLeaves, MeanOfMachines, Partition, Rows, wrong_classes
 from hgk.search import Either
 from hgk.solvers.classes import RELATIVE_GAP, ClassesSolution, solve_classes
 
@@ -72,6 +72,8 @@ if TYPE_CHECKING:
 OF_SQUARES = 1 / 8
 # The relative gap where c is chosen.
 ROUGH = 1e-3
+# A gap beyond which a leaf is solved again with a kernel matrix in double precision.
+LEFT_BY_ROUNDING = 10 * RELATIVE_GAP
 # Rounding that values of a leaf may have, in log-odds.
 ROUNDED = 0.03
 # Shares to choose from.
@@ -97,30 +99,29 @@ def trained_on_classes(handed: Handed, rows: Rows, clip: float, given_c: float |
 
     A leaf of a single class learns neither: its rows would speak for more certainty without end.
     """
-    Y = rows.Y
-    if bool((Y == Y[0]).all()):
+    if not bool((rows.Y - rows.Y[:1]).any()):
         kernel, c, tries = handed.kernel, max(handed.c, LEAST_C), 0
     else:
         start = trained(handed, rows, clip)
         kernel, c, tries = start.kernel, start.c, LEAF_TRIES
-    K, y, solved = kernel.matrix(rows.X.float()), zero_or_one(Y), list[torch.Tensor]()
-
-    def at(c: float, tol: float) -> ClassesSolution:
-        lam = c / float(rows.weight.sum())
-        solution = solve_classes(K, y, rows.weight, lam, solved[-1] if solved else None, tol)
-        solved.append(solution.alpha)
-        return solution
-
+    K = kernel.matrix(rows.X.float())
     if given_c is None:
-        c = downhill(lambda c: left_out_log_loss(at(c, ROUGH), rows), c * OF_SQUARES, QUIETER, tries)
+        c, least = c * OF_SQUARES, LEAST_C * OF_SQUARES
+        c = max(least, downhill(lambda c: left_out_log_loss(_solved(K, rows, c, ROUGH), rows), c, QUIETER, tries))
     c = c if given_c is None else given_c
-    solution = at(c, RELATIVE_GAP)
+    solution = _solved(K, rows, c)
     for _ in range(RAISES if given_c is None else 0):
         if _predictable(kernel, solution, rows):
             break
         c *= RAISE
-        solution = at(c, RELATIVE_GAP)
+        solution = _solved(K, rows, c)
+    if solution.gap > LEFT_BY_ROUNDING:  # c is below the rounding of single precision
+        solution = _solved(kernel.matrix(rows.X.double()), rows, c)
     return LeafOfClasses(kernel, c, solution.alpha, 0.0, solution.gap)
+
+
+def _solved(K: torch.Tensor, rows: Rows, c: float, tol: float = RELATIVE_GAP) -> ClassesSolution:
+    return solve_classes(K, zero_or_one(rows.Y), rows.weight, c / float(rows.weight.sum()), tol=tol)
 
 
 def left_out_log_loss(solution: ClassesSolution, rows: Rows) -> float:
