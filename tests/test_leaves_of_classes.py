@@ -232,7 +232,7 @@ def test_a_row_of_weight_two_is_a_row_given_twice():
 def test_the_share_of_the_machine_on_centres_is_that_of_squares_for_squared_errors(monkeypatch):
     """L_T from one and two partitions is b + v/T."""
     monkeypatch.setattr(leaves_of_classes, "losses_of", lambda fit, plan, t, rows: (((t - rows.Y) ** 2).sum(1),) * 2)
-    monkeypatch.setattr(leaves_of_classes, "SHARES", tuple(np.linspace(0, 1, 101)))
+    monkeypatch.setattr(leaves_of_classes, "SHARES_BESIDE", tuple(np.linspace(0, 1, 101)))
     rng = np.random.default_rng(0)
     common, whole, one, other, Y = (torch.from_numpy(rng.standard_normal((20_000, 1))) for _ in range(5))
     rows, fit = Rows(Y, Y, torch.ones(20_000).double()), SimpleNamespace(task=SimpleNamespace(clip=float("inf")))
@@ -305,7 +305,7 @@ def logistic_fit(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "EXACT", 400)
         favoured(patch, True)
-        patch.setattr(leaves_of_classes, "SHARES", (0.3,))
+        patch.setattr(leaves_of_classes, "SHARES_BESIDE", (0.3,))
         model = fitted(HGKClassifier(), X, y, sample_weight=weight)
     return model, X, y, weight
 
@@ -359,7 +359,7 @@ def test_the_order_of_rows_changes_nothing_but_rounding(logistic_fit):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "EXACT", 400)
         favoured(patch, True)
-        patch.setattr(leaves_of_classes, "SHARES", (0.3,))
+        patch.setattr(leaves_of_classes, "SHARES_BESIDE", (0.3,))
         other = fitted(HGKClassifier(), X[order], y[order], sample_weight=weight[order])
     # leaves compute in single precision, and weights of repeated rows are added in another order
     np.testing.assert_allclose(other.predict_proba(X[:50]), model.predict_proba(X[:50]), atol=5e-4)

@@ -128,6 +128,8 @@ class InLeaves(Sum):
         """The mean over leaves, each on rows of its own, in proportion to their rows."""
         sizes = self.partition.sizes
         numbers = sizes.nonzero()[:, 0]
+        if not len(numbers):  # the fit was stopped before its first leaf
+            return self._fallback.shares(X)
         numbers = numbers[:: -(-len(numbers) // LOOKED_AT)]
         total = np.zeros(self.kernel.W[0].shape)
         for number in numbers.tolist():

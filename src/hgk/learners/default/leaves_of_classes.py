@@ -71,13 +71,13 @@ if TYPE_CHECKING:
 # c of the logistic loss in units of that of least squares, by the formula above.
 OF_SQUARES = 1 / 8
 # The relative gap where c is chosen.
-ROUGH = 1e-3
+GAP_OF_TRIES = 1e-3
 # A gap beyond which a leaf is solved again with a kernel matrix in double precision.
 LEFT_BY_ROUNDING = 10 * RELATIVE_GAP
 # Rounding that values of a leaf may have, in log-odds.
 ROUNDED = 0.03
 # Shares to choose from.
-SHARES = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+SHARES_BESIDE = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 # Rows of the machine that stands in for leaves that a stop has left out.
 STOOD_IN_FOR = 2000
 # The logistic machine of a leaf takes about so many times as long as that of least squares.
@@ -106,8 +106,11 @@ def trained_on_classes(handed: Handed, rows: Rows, clip: float, given_c: float |
         kernel, c, tries = start.kernel, start.c, LEAF_TRIES
     K = kernel.matrix(rows.X.float())
     if given_c is None:
-        c, least = c * OF_SQUARES, LEAST_C * OF_SQUARES
-        c = max(least, downhill(lambda c: left_out_log_loss(_solved(K, rows, c, ROUGH), rows), c, QUIETER, tries))
+
+        def error(c: float) -> float:
+            return left_out_log_loss(_solved(K, rows, c, GAP_OF_TRIES), rows)
+
+        c = max(LEAST_C * OF_SQUARES, downhill(error, c * OF_SQUARES, QUIETER, tries))
     c = c if given_c is None else given_c
     solution = _solved(K, rows, c)
     for _ in range(RAISES if given_c is None else 0):
@@ -273,7 +276,7 @@ def offered(fit: Fit, judged: Judgement, t_0: torch.Tensor | None, rows: Rows, p
     """With the best share for so many partitions."""
     plan, clip, mean = judged.plan, judged.plan.clip(fit.task.clip), judged.t.mean(0)
     if t_0 is None:
-        return _best_share(fit, plan, lambda share, t: t, judged.t, rows, partitions, SHARES[:1])
+        return _best_share(fit, plan, lambda share, t: t, judged.t, rows, partitions, SHARES_BESIDE[:1])
     t_0 = t_0.clamp(-clip, clip)
     if isinstance(plan, LogisticPlan):
         plan = replace(plan, unit=float(mean.std() / t_0.std().clamp_min(1e-12)))
@@ -282,7 +285,7 @@ def offered(fit: Fit, judged: Judgement, t_0: torch.Tensor | None, rows: Rows, p
     def mixed(share: float, t: torch.Tensor) -> torch.Tensor:
         return (share * unit * t_0 + (1 - share) * t) / (share * unit + 1 - share)
 
-    return _best_share(fit, plan, mixed, judged.t, rows, partitions, SHARES)
+    return _best_share(fit, plan, mixed, judged.t, rows, partitions, SHARES_BESIDE)
 
 
 def _best_share(
