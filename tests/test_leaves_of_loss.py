@@ -16,7 +16,7 @@ from hgk.learners.default.effort import LearningEffort
 from hgk.learners.default.leaves import Handed, HandingTree, LeafPlan
 from hgk.learners.default.leaves_of_loss import leaf_of_loss
 from hgk.losses import Hinge, Logistic, Pinball
-from hgk.machines import LossInLeaves, MeanOfMachines, Rows, partition
+from hgk.machines import InLeaves, LossInLeaves, MeanOfMachines, Rows, partition, train
 from hgk.progress import Progress
 from hgk.report import report
 from hgk.search import Convex
@@ -56,7 +56,7 @@ WAYS = {
     "quantiles": (HGKQuantileRegressor(quantiles=(0.1, 0.5, 0.9)), lambda y: y),
     "expectile": (HGKRegressor(loss="expectile", tau=0.7), lambda y: y),
     "hinge": (HGKClassifier(loss="hinge"), lambda y: y > 0),
-    "logistic, three classes": (HGKClassifier(loss="logistic"), lambda y: np.digitize(y, [-0.5, 0.5])),
+    "squared hinge, three classes": (HGKClassifier(loss="squared_hinge"), lambda y: np.digitize(y, [-0.5, 0.5])),
     "hinge, pairs of three classes": (
         HGKClassifier(loss="hinge", multi_class="ava"),
         lambda y: np.digitize(y, [-0.5, 0.5]),
@@ -208,6 +208,18 @@ def test_a_leaf_without_a_class_predicts_the_others():
     for loss in ("hinge", "logistic"):
         model = fitted(HGKClassifier(loss=loss), X, y)
         assert model.score(X, y) > 0.98
+
+
+def test_where_no_leaf_was_reached_importances_are_those_of_what_stands_in():
+    X, y = bumpy(500)
+    rows = Rows(torch.from_numpy(X), torch.from_numpy(np.sign(y))[:, None], torch.ones(500, dtype=torch.float64))
+    parts = partition(rows.X, torch.ones(3), 100, np.random.default_rng(0))
+    ones, whole = torch.ones(len(parts), dtype=torch.float64), train(_kernel(), rows, 1e-2)
+    machine = InLeaves(
+        _kernel(), 0.1, rows.X, torch.zeros_like(rows.Y), partition=parts.first_leaves(0), W=(), gammas=ones, cs=ones,
+        stand_in=whole,
+    )  # fmt: skip
+    np.testing.assert_array_equal(machine.shares(rows.X[:50]), whole.shares(rows.X[:50]))
 
 
 def test_a_budget_leaves_time_for_leaves():

@@ -217,12 +217,16 @@ class ClassesJudged(Event):
 @storable
 @dataclass(frozen=True, kw_only=True)
 class LeavesJudged(Event):
-    """Leaves of at most ``size`` rows whose kernels take so many steps of their own: their error on rows set aside."""
+    """Leaves of at most ``size`` rows whose kernels take so many steps of their own: their error on rows set aside.
+
+    Of classes ``honest`` is the squared error of 2p - 1, and ``log_loss`` what is compared.
+    """
 
     size: int
     steps: int
     honest: Number
     rows: int
+    log_loss: Number = None
 
 
 @storable
@@ -231,7 +235,8 @@ class LeavesChosen(Event):
     """Whether rows are divided into leaves, and how: how many partitions, and the share of the machine on all rows.
 
     ``risk`` is the error on the rows set aside, ``without`` that of the machine on all rows alone. ``stopped`` says
-    that a stop has left some or all of the leaves out; then there is no such error.
+    that a stop has left some or all of the leaves out; then there is no such error. Of classes both are squared errors
+    of 2p - 1, and ``log_loss`` is what was compared.
     """
 
     taken: bool
@@ -245,6 +250,7 @@ class LeavesChosen(Event):
     without: Number = None
     wrong: Number = None
     power: Number = None
+    log_loss: Number = None
 
     @property
     def words(self) -> str:

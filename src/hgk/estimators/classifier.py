@@ -35,9 +35,9 @@ class HGKClassifier(ClassifierMixin, HGKEstimator):
     ----------
     loss : {"auto", "least_squares", "logistic", "hinge", "squared_hinge"} or Loss, default="auto"
         "auto" is least squares or the logistic loss, whichever has the smaller log-loss on rows set aside
-        (``history_`` says which). It is least squares with other presets than the default, with a given ``lam`` or
-        kernel, beyond 10,000 different rows, and where fewer than 20 rows are set aside or time or memory are short.
-        With the default preset and at most 10,000 different rows, "logistic" solves for all classes together.
+        (``history_`` says which); beyond 10,000 different rows these are compared in leaves. It is least squares with
+        other presets than the default, with a given ``lam`` or kernel, and where fewer than 20 rows are set aside or
+        time or memory are short. With the default preset "logistic" solves for all classes together.
         Otherwise losses other than least squares are solved for each class, on the kernel that the preset learns, with
         a λ of their own that five folds choose; the model is the mean of the five fold machines. With more than 10,000
         different rows these are solved in leaves, by the default preset on a CPU alone.

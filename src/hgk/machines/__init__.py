@@ -5,6 +5,7 @@ from hgk.machines.centres import OnCentres, train_on_centres
 from hgk.machines.compressed import Compressed, Compression
 from hgk.machines.exact import Exact, Part, train
 from hgk.machines.leaves import InLeaves
+from hgk.machines.leaves_of_classes import ClassesInLeaves
 from hgk.machines.leaves_of_loss import LossInLeaves
 from hgk.machines.mean import MeanOfMachines
 from hgk.machines.of_classes import MATRICES_OF_CLASSES, OfClasses, kernel_matrix, train_classes
@@ -16,6 +17,7 @@ from hgk.machines.stacked import StackedRows, padded, stacks
 __all__ = [
     "FINE",
     "MATRICES_OF_CLASSES",
+    "ClassesInLeaves",
     "Compressed",
     "Compression",
     "Direction",

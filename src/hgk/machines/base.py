@@ -2,7 +2,8 @@
 
 exact       least squares on all rows, or the mean of such machines on parts of them
 centres     least squares over the span of some of the rows
-leaves      least squares on every leaf of a partition, with a kernel of its own; leaves_of_loss: any convex loss
+leaves      least squares on every leaf of a partition, with a kernel of its own
+            leaves_of_classes: the logistic loss of classes; leaves_of_loss: any convex loss
 of_classes  the logistic loss of classes
 of_loss     any convex loss, the mean of machines that were trained without one fold each
 mean        the mean of machines that have a kernel each

@@ -67,7 +67,7 @@ class InLeaves(Sum):
         weights = tuple(w[leaf] for w in self.W) if self.W else self.kernel.W
         return replace(self.kernel, W=weights, gamma=float(self.gammas[leaf]))
 
-    def machine_of(self, leaf: int, weight: torch.Tensor) -> Exact:
+    def machine_of(self, leaf: int, weight: torch.Tensor) -> Machine:
         """Of a leaf that has rows; ``weight`` is that of all rows."""
         rows = self.partition.rows(leaf)
         lam = float(self.cs[leaf] / weight[rows].sum())
@@ -128,6 +128,8 @@ class InLeaves(Sum):
         """The mean over leaves, each on rows of its own, in proportion to their rows."""
         sizes = self.partition.sizes
         numbers = sizes.nonzero()[:, 0]
+        if not len(numbers):  # the fit was stopped before its first leaf
+            return self._fallback.shares(X)
         numbers = numbers[:: -(-len(numbers) // LOOKED_AT)]
         total = np.zeros(self.kernel.W[0].shape)
         for number in numbers.tolist():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -14,8 +14,10 @@ from hgk.events import LeavesChosen, LeavesJudged
 from hgk.learners.default.average import Trial, learned_part, mean_lam, told
 from hgk.learners.default.effort import SPEED
 from hgk.learners.default.leaves import Handed, Judgement, LeafPlan, LeafTrial, best_share, grow
+from hgk.losses import Logistic
 from hgk.machines import InLeaves, Machine, MeanOfMachines, Rows, train, train_on_centres
 from hgk.search import mean_kernel
+from hgk.targets import FEWEST_CALIBRATED, Classes
 
 if TYPE_CHECKING:
     from hgk.learners.default.effort import Budget
@@ -69,22 +71,28 @@ def judge_division(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> 
     halves_are_too_large = fit.exact and in_place(len(task.whole))  # an accelerator's exact machine takes more rows
     if few_or_other_loss or halves_are_too_large or fit.progress.cut():
         return None
-    judged = _best_plan(fit, chosen, budget)
+    judged = best_plan(fit, plans(fit, chosen), chosen, budget)
     if judged is None:
         return None
     best, trial = judged
-    most, least = settings.partitions
-    partitions = int(np.clip(settings.partitioned // len(task.whole), least, most))
-    if budget is not None:
-        each = best.seconds * len(task.whole) / fit.executor.workers
-        partitions = min(partitions, max(0, int(SHARE_OF_LEAVES * budget.left / each)))
-    return _decided(fit, chosen, best, trial, partitions) if partitions and not _stopped(fit) else None
+    partitions = partitions_for(fit, best.seconds, budget)
+    return _decided(fit, chosen, best, trial, partitions) if partitions and not was_stopped(fit) else None
+
+
+def partitions_for(fit: Fit, seconds: float, budget: Budget | None) -> int:
+    """How many, where every row takes so many seconds of one worker."""
+    rows, (most, least) = len(fit.task.whole), fit.settings.partitions
+    partitions = int(np.clip(fit.settings.partitioned // rows, least, most))
+    if budget is None:
+        return partitions
+    each = seconds * rows / fit.executor.workers
+    return min(partitions, max(0, int(SHARE_OF_LEAVES * budget.left / each)))
 
 
 def division_of_loss(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> Division:
     """For another loss, beyond the rows of its machine: leaves in any case, judged by least squares."""
     settings = fit.settings
-    judged = None if fit.progress.cut() else _best_plan(fit, chosen, budget)
+    judged = None if fit.progress.cut() else best_plan(fit, plans(fit, chosen), chosen, budget)
     plan = judged[0].plan if judged is not None else replace(plans(fit, chosen)[0], steps=0)
     plan = replace(plan, size=min(plan.size, settings.leaf_of_loss))
     index = judged[1].index if judged is not None else torch.arange(0)
@@ -95,9 +103,11 @@ def division_of_loss(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -
     return Division(event, plan, fit.task.rows.Y[:0], index, 1.0, None)
 
 
-def _best_plan(fit: Fit, chosen: Sequence[Trial], budget: Budget | None) -> tuple[Judgement, LeafTrial] | None:
+def best_plan(
+    fit: Fit, options: list[LeafPlan], chosen: Sequence[Trial], budget: Budget | None
+) -> tuple[Judgement, LeafTrial] | None:
     """The best plan on rows set aside; None where they are too few, or there is no time."""
-    task, settings, options = fit.task, fit.settings, plans(fit, chosen)
+    task, settings = fit.task, fit.settings
     if budget is not None and _seconds(fit, options[0], budget) > SHARE_OF_TRIAL * budget.left:
         return None
     (fold, judge), *_ = fit.judges.items()
@@ -119,35 +129,49 @@ def _compared(fit: Fit, trial: LeafTrial, options: list[LeafPlan]) -> Judgement 
     more than a standard error; where an exact machine has a part, they also make the partitions differ.
     """
     rows = fit.task.rows[trial.index]
-    best = _judged(fit, trial, options[0])
+    best = judged_plan(fit, trial, options[0])
     for plan in options[1:]:
-        if _stopped(fit):
+        if was_stopped(fit):
             return None
-        option = _judged(fit, trial, plan)
-        if not _better(option, best, rows, 0.0):
+        option = judged_plan(fit, trial, plan)
+        if not _better(fit, option, best, rows, 0.0):
             break
         best = option
     if fit.exact or not best.plan.steps:
         return best
-    if _stopped(fit):
+    if was_stopped(fit):
         return None
-    option = _judged(fit, trial, replace(best.plan, steps=0))
-    return option if _better(option, best, rows, 1.0) else best
+    option = judged_plan(fit, trial, replace(best.plan, steps=0))
+    return option if _better(fit, option, best, rows, 1.0) else best
 
 
-def _stopped(fit: Fit) -> bool:
+def was_stopped(fit: Fit) -> bool:
     """What is judged after a wish to stop was not grown to the end."""
     return fit.progress.stopped and fit.progress.cut()
 
 
-def _better(option: Judgement, than: Judgement, rows: Rows, margin: float) -> bool:
+def _better(fit: Fit, option: Judgement, than: Judgement, rows: Rows, margin: float) -> bool:
     """By more than so many standard errors."""
-    gain, error = rows.mean(_losses(than, rows) - _losses(option, rows))
+    losses = [leaf_losses(fit, one.plan, one.t.mean(0), rows)[0] for one in (than, option)]
+    gain, error = rows.mean(losses[0] - losses[1])
     return gain > margin * error
 
 
-def _losses(judgement: Judgement, rows: Rows) -> torch.Tensor:
-    return ((judgement.t.mean(0) - rows.Y) ** 2).sum(1)
+def leaf_losses(fit: Fit, plan: LeafPlan, t: torch.Tensor, rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
+    """What is compared, and squared errors, row by row: of classes in leaves log-losses, and the squared errors of
+    2p - 1, each half with the slopes of the other.
+    """
+    if classes_in_leaves(fit) and rows.given >= FEWEST_CALIBRATED:
+        return plan.reads(cast(Classes, fit.wanted.target)).crossed(t, rows)
+    squares = ((t - rows.Y) ** 2).sum(1)
+    return squares, squares
+
+
+def classes_in_leaves(fit: Fit) -> bool:
+    """Whether leaves are for classes, by least squares or the logistic loss, beyond the rows of an exact machine."""
+    problem, target = fit.wanted.problem, fit.wanted.target
+    known = problem.exact or type(problem.loss) is Logistic
+    return known and target.classes and not target.expands and not fit.exact
 
 
 def _seconds(fit: Fit, plan: LeafPlan, budget: Budget) -> float:
@@ -158,15 +182,17 @@ def _seconds(fit: Fit, plan: LeafPlan, budget: Budget) -> float:
     return leaves * (2 * budget.steps(plan.steps, plan.batch, 1) + machine) / fit.executor.workers
 
 
-def _judged(fit: Fit, trial: LeafTrial, plan: LeafPlan) -> Judgement:
+def judged_plan(fit: Fit, trial: LeafTrial, plan: LeafPlan) -> Judgement:
     # rows that were given several times are in several pieces here, and in one when all leaves are grown
     pieces = replace(plan, size=round(plan.size * len(fit.task.rows) / len(fit.task.whole)))
     judgement, rows = replace(trial.judge(pieces, fit.executor), plan=plan), fit.task.rows[trial.index]
+    losses, squares = leaf_losses(fit, plan, judgement.t.mean(0), rows)
     event = LeavesJudged(
         size=plan.size,
         steps=plan.steps,
-        honest=rows.mean(_losses(judgement, rows))[0],
+        honest=rows.mean(squares)[0],
         rows=round(rows.given),
+        log_loss=rows.mean(losses)[0] if classes_in_leaves(fit) else None,
     )
     fit.progress.report(event)
     return judgement
@@ -233,7 +259,8 @@ def divided(fit: Fit, division: Division, chosen: Sequence[Trial], whole: Machin
     kernels = handed(chosen, float(rows.weight.sum()))
 
     def stand_in() -> Machine:
-        return whole if whole is not None else on_few_centres(fit, chosen, rows)
+        own = division.plan.stands_in(rows, X, kernels[0], fit.rng)
+        return own or (whole if whole is not None else on_few_centres(fit, chosen, rows))
 
     grown: list[InLeaves] = []
     for number in range(division.event.partitions):
@@ -247,11 +274,12 @@ def divided(fit: Fit, division: Division, chosen: Sequence[Trial], whole: Machin
         if machine is not None and (complete or not grown):
             grown.append(machine)
     if not grown:
-        return None
+        return None if fit.wanted.problem.exact else stand_in()
     complete = all(machine.stand_in is None for machine in grown)
     if len(grown) < division.event.partitions or not complete:
-        fit.progress.report(replace(division.event, partitions=len(grown), stopped=True, risk=None, wrong=None))
+        fit.progress.report(
+            replace(division.event, partitions=len(grown), stopped=True, risk=None, wrong=None, log_loss=None)
+        )
     if whole is None or not division.share:
         return grown[0] if len(grown) == 1 else MeanOfMachines(tuple(grown))
-    others = (1 - division.share) / len(grown)
-    return MeanOfMachines((whole, *grown), (division.share, *(others,) * len(grown)))
+    return division.plan.mean(whole, grown, division.share)

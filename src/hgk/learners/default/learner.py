@@ -37,10 +37,18 @@ from hgk.learners.default.average import (
     unseen_by,
 )
 from hgk.learners.default.classes import ClassesChoice, choose_loss, is_logistic, logistic_machine
-from hgk.learners.default.division import Division, divided, division_of_loss, judge_division, on_few_centres
+from hgk.learners.default.division import (
+    Division,
+    classes_in_leaves,
+    divided,
+    division_of_loss,
+    judge_division,
+    on_few_centres,
+)
 from hgk.learners.default.effort import SPEED, Budget, LearningEffort, centres_for, usual_effort
 from hgk.learners.default.judge import Judge, Judges, Verdict, at_every_lam, held_out, judge_lams, judge_plain
 from hgk.learners.default.kinds import Build, Kind, columns_of, kinds_for, mixed
+from hgk.learners.default.leaves_of_classes import judge_classes
 from hgk.learners.default.leaves_of_loss import LossLeaves
 from hgk.learners.default.remainder import with_remainder
 from hgk.learners.default.settings import Settings
@@ -137,11 +145,12 @@ class Fit:
         trials, self.judges = Trials(self, effort, budget).judged(plain)
         chosen = choose_kinds(trials, self.task, self.judges, self.progress, self.settings.members if self.exact else 1)
         chosen = with_remainder(self, chosen, budget)
-        if not (self.exact or self.wanted.problem.exact):
+        probable = classes_in_leaves(self)
+        if not (self.exact or self.wanted.problem.exact or probable):
             leaves = LossLeaves(self, division_of_loss(self, chosen, budget), chosen)
             self.progress.deadline = float("inf") if budget is None else budget.ends
             return Learned(leaves.grow(), self.wanted.target)
-        division = judge_division(self, chosen, budget)
+        division = (judge_classes if probable else judge_division)(self, chosen, budget)
         classes = choose_loss(self, chosen, budget) if division is None else None
         if classes is not None:
             return self.of_classes(classes, effort, budget)
@@ -175,7 +184,8 @@ class Fit:
             target = refinement
         else:
             self.task = self.wanted.squared
-        if target.calibrates:
+        target = division.plan.reads(target)
+        if target.calibrates and len(division.index):
             target = target.fitted(division.t.cpu(), self.task.rows[division.index].to(device_of("cpu")))
         whole = None
         if division.share:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ from hgk.machines import (
     Direction,
     InLeaves,
     Machine,
+    MeanOfMachines,
     Partition,
     Rows,
     partition,
@@ -70,7 +71,8 @@ ROUNDING, UNIT, CHECKED, RAISE, RAISES = 0.01, 1e-6, 64, 4.0, 6
 class LeafPlan:
     """At most so many rows in a leaf, and steps of every node at this rate on batches of so many rows.
 
-    ``c`` is that of all leaves, where λ was given; None lets each choose its own.
+    ``c`` is that of all leaves, where λ was given; None lets each choose its own. Methods say what leaves are trained
+    for, here least squares.
     """
 
     size: int
@@ -78,6 +80,31 @@ class LeafPlan:
     rate: float
     batch: int
     c: float | None = None
+
+    def clip(self, clip: float) -> float:
+        """Of values, where those of least squares are clipped at ``clip``."""
+        return clip
+
+    def training(self, handed: Handed, rows: Rows, members: torch.Tensor, clip: float) -> Request:
+        """What makes a leaf of these rows."""
+        return TrainingOfLeaf(handed, rows, members, clip, self.c)
+
+    def reads(self, target: Any) -> Any:
+        """The target as values of leaves are read."""
+        return target
+
+    def machine(self, sums: InLeaves, leaves: Sequence[Leaf]) -> InLeaves:
+        """Of these leaves, from their sums."""
+        return sums
+
+    def stands_in(self, rows: Rows, X: torch.Tensor, handed: Handed, rng: np.random.Generator) -> Machine | None:
+        """What takes the place of leaves that a stop has left out; None for the machine on all rows."""
+        return None
+
+    def mean(self, whole: Machine, grown: Sequence[Machine], share: float) -> Machine:
+        """Of partitions, and of the machine on all rows by its share."""
+        others = (1 - share) / len(grown)
+        return MeanOfMachines((whole, *grown), (share, *(others,) * len(grown)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,10 +279,10 @@ def trained(handed: Handed, rows: Rows, clip: float, given_c: float | None = Non
         return torch.mul(S, -((handed.kernel.gamma * factor) ** -2)).exp_()
 
     tries = LEAF_TRIES if len(rows) <= TUNED else 0
-    factor = _smallest(lambda factor: left_out_error(at(factor), rows, c, clip), 1.0, NARROWER, tries)
+    factor = downhill(lambda factor: left_out_error(at(factor), rows, c, clip), 1.0, NARROWER, tries)
     K = at(factor)
     if given_c is None:
-        c = max(LEAST_C, _smallest(lambda c: left_out_error(K, rows, c, clip), c, QUIETER, tries))
+        c = max(LEAST_C, downhill(lambda c: left_out_error(K, rows, c, clip), c, QUIETER, tries))
     kernel = handed.kernel.with_gamma(handed.kernel.gamma * factor)
     leaf = _solved(kernel, K, rows, c)
     for _ in range(RAISES if given_c is None else 0):
@@ -308,7 +335,7 @@ class TrainingOfLeaf(Request):
         return trained_together(requests)
 
 
-def _smallest(value: Callable[[float], float], start: float, factor: float, tries: int) -> float:
+def downhill(value: Callable[[float], float], start: float, factor: float, tries: int) -> float:
     """Downhill from ``start`` by factors, in the one direction or in the other."""
     place, best = start, value(start) if tries else 0.0
     for change in (factor, 1 / factor):
@@ -377,6 +404,7 @@ class LeafTrial:
         whole = partition(X, self.scales[0], largest, rng, index=rest)
         self.tree = HandingTree(rows, whole, int(rng.integers(2**32)), settings.map_penalty, progress)
         leaf, numbers = whole.route(rows.X[out]).cpu(), rng.permutation(len(whole))[: settings.branches]
+        self.known: dict[tuple[int, int], list[dict[int, Handed]]] = {}
         self.branches = []
         for number in sorted(numbers.tolist()):
             members = whole.rows(number)
@@ -393,14 +421,10 @@ class LeafTrial:
         return torch.cat([branch.out for branch in self.branches])
 
     def judge(self, plan: LeafPlan, executor: Executor) -> Judgement:
-        begun, nodes = time.monotonic(), [-1 - branch.number for branch in self.branches]
-        tops = hand_down([(self.tree, handed, nodes) for handed in self.kernels], plan, executor.fulfil)
-        trees = [branch.trees[t] for t in range(2) for branch in self.branches]
-        handed = [tops[t][node] for t in range(2) for node in nodes]
-        leaves = [tree.leaves_of(plan.size) for tree in trees]
-        known = hand_down(list(zip(trees, handed, leaves, strict=True)), plan, executor.fulfil)
+        begun, trees = time.monotonic(), [branch.trees[t] for t in range(2) for branch in self.branches]
+        known, clip = self.handed_to(trees, plan, executor), plan.clip(self.clip)
         asked = [
-            TrainingOfLeaf(below[node], self.rows, tree.parts.members(node), self.clip, plan.c)
+            plan.training(below[node], self.rows, tree.parts.members(node), self.clip)
             for tree, below in zip(trees, known, strict=True)
             for node in below
         ]
@@ -408,13 +432,24 @@ class LeafTrial:
         made = [[(node, next(grown)) for node in below] for below in known]
         outs = [branch.out for branch in self.branches] * 2
         jobs = [partial(self._predicted, *parts) for parts in zip(trees, made, outs, strict=True)]
-        t = torch.cat(executor.run(jobs)).reshape(2, len(self.index), -1).clamp(-self.clip, self.clip)
+        t = torch.cat(executor.run(jobs)).reshape(2, len(self.index), -1).clamp(-clip, clip)
         grown_rows = sum(len(tree.parts.order) for tree in trees)
         seconds = (time.monotonic() - begun) * min(executor.workers, len(asked)) / grown_rows
         leaf_rows = [
             (leaf, tree.parts.members(node)) for tree, its in zip(trees, made, strict=True) for node, leaf in its
         ]
         return Judgement(plan, t, [(Handed(leaf.kernel, leaf.c), members) for leaf, members in leaf_rows], seconds)
+
+    def handed_to(self, trees: Sequence[HandingTree], plan: LeafPlan, executor: Executor) -> list[dict[int, Handed]]:
+        """The kernels of the leaves of each tree; the same for all plans of this size with so many steps."""
+        if (plan.size, plan.steps) not in self.known:
+            nodes = [-1 - branch.number for branch in self.branches]
+            tops = hand_down([(self.tree, handed, nodes) for handed in self.kernels], plan, executor.fulfil)
+            handed = [tops[t][node] for t in range(2) for node in nodes]
+            leaves = [tree.leaves_of(plan.size) for tree in trees]
+            asked = list(zip(trees, handed, leaves, strict=True))
+            self.known[plan.size, plan.steps] = hand_down(asked, plan, executor.fulfil)
+        return self.known[plan.size, plan.steps]
 
     def criterion(self, judgement: Judgement, executor: Executor) -> float:
         """The error of leaving one out in some leaves, which flatters: their kernels have seen the rows."""
@@ -484,13 +519,12 @@ def grow(
         if progress.cut():
             break
         due = nodes[start : start + at_once]
-        leaves += executor.fulfil(
-            [TrainingOfLeaf(known[node], rows, tree.parts.members(node), clip, plan.c) for node in due]
-        )
+        leaves += executor.fulfil([plan.training(known[node], rows, tree.parts.members(node), clip) for node in due])
         progress.report(LeavesGrown(partition=number, done=len(leaves), of=len(nodes)))
     if not leaves:
         return None
-    return assembled(rows, X, parts, leaves, handed, stand_in() if len(leaves) < len(nodes) else None)
+    other = stand_in() if len(leaves) < len(nodes) else None
+    return plan.machine(assembled(rows, X, parts, leaves, handed, other), leaves)
 
 
 def assembled(
