@@ -49,7 +49,7 @@ from hgk.bench import datasets
 from hgk.bench.datasets import DataError
 from hgk.bench.peers.hkl import HKLRegressor
 from hgk.bench.store import Store, StoreError
-from hgk.insight import contributions
+from hgk.insight import contributions, evaluate
 from hgk.kernels import MeanKernel, Rough, Smooth
 from hgk.losses import EpsilonInsensitive, Hinge, Pinball
 from hgk.report.displays import EffectDisplay
@@ -125,6 +125,7 @@ def prepared(folder):
         "only.csv": b"price\n1\n2\n",
         "infinite.csv": b"a,price\n" + b"inf,1\n2,3\n4,5\n",
         "date.parquet": HOUSES.assign(day=pd.date_range("2020", periods=30)).to_parquet(None),
+        "ids.csv": HOUSES.assign(lower=1).to_csv(index=False).encode(),
         "rows.jsonl": b"",
         "one.jsonl": b'{"set": "mine", "split": 0, "method": "RF", "status": "ok", "mse": 0.25}\n',
         "zeros.parquet": pd.DataFrame({"a": np.zeros(10**6), "price": np.ones(10**6)}).to_parquet(None),
@@ -456,9 +457,38 @@ def _command_line():
         command("predict", "compact.hgk", "houses.csv", "--interval", "0.9"),
         SystemExit,
     )
+    yield "--keep of an unknown column", command("predict", "price.hgk", "houses.csv", "--keep", "twon"), SystemExit
+    yield "--keep of a name of predictions", command("predict", "price.hgk", "ids.csv", "--keep", "lower"), SystemExit
+    yield "scores without a target", command("evaluate", "sold.hgk", "houses.csv"), SystemExit
+    yield "scores of a target that is not there", _scores("--target", "prise"), SystemExit
+    yield "scores of two targets for one output", _scores("--target", "price,age"), SystemExit
+    yield "scores of texts", _scores("--target", "town"), SystemExit
+    yield "scores at an interval of 90", _scores("--interval", "90"), SystemExit
+    yield (
+        "scores with intervals of classes",
+        command("evaluate", "sold.hgk", "houses.csv", "--target", "town", "--interval", "0.9"),
+        SystemExit,
+    )
+    yield (
+        "scores of unknown classes",
+        command("evaluate", "sold.hgk", "houses.csv", "--target", "town"),
+        SystemExit,
+    )
+    yield "scores in place of a file of yours", _scores("--out", "other.csv"), SystemExit
+    yield "test rows that are not there", hgk_fit("houses.csv", "--test", "nowhere.csv"), SystemExit
+    yield "a table and test rows from one input", hgk_fit("-", "--test", "-"), SystemExit
+    yield "a model in place of its test rows", hgk_fit("houses.csv", "--test", "t.csv", "--out", "t.csv"), SystemExit
     yield "a row beyond the table", command("explain", "price.hgk", "--row", "99", "--data", "houses.csv"), SystemExit
     yield "a row that the model did not see", command("explain", "price.hgk", "--row", "99"), SystemExit
     yield "a table to explain without a row", command("explain", "price.hgk", "--data", "houses.csv"), SystemExit
+
+
+def _scores(*more):
+    return command("evaluate", "price.hgk", "houses.csv", *more)
+
+
+def _of_levels():
+    return HGKQuantileRegressor("plain", quantiles=[0.1, 0.9], lam=1e-2, random_state=0).fit(X, Y)
 
 
 def _bench():
@@ -497,6 +527,19 @@ def _others():
         ValueError,
     )
     yield "report: a compact model", lambda: report(hgk.load("compact.hgk")), CompactModelError
+    yield "evaluate: something else than a model", lambda: evaluate(3, X, Y), TypeError
+    yield "evaluate: another number of labels", lambda: evaluate(fitted(), _towns(), Y[:9]), ValueError
+    yield "evaluate: a single label", lambda: evaluate(fitted(), _towns(), 3.5), ValueError
+    yield "evaluate: no labels", lambda: evaluate(fitted(), _towns(), Y * np.nan), ValueError
+    yield "evaluate: two labels for one output", lambda: evaluate(fitted(), _towns(), X[:, :2]), ValueError
+    yield "evaluate: a coverage of 90", lambda: evaluate(fitted(), _towns(), Y, coverage=90), ValueError
+    yield (
+        "evaluate: a coverage for classes",
+        lambda: evaluate(hgk.load("sold.hgk"), FRAME[["age", "height"]], Y > 1, coverage=0.9),
+        ValueError,
+    )
+    yield "evaluate: a coverage for quantiles", lambda: evaluate(_of_levels(), X, Y, coverage=0.9), ValueError
+    yield "evaluate: an unknown score", lambda: evaluate(fitted(), _towns(), Y)["rmsle"], ValueError
     yield "displays: an unknown column", lambda: EffectDisplay.from_estimator(fitted(), columns=["twon"]), ValueError
 
 

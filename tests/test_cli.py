@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 import hgk
 from hgk import cli
 from hgk.cli import demo, fit, progress, shared, tables
+from hgk.cli.dialect import Dialect
 from hgk.cli.rows import read_rows
 from hgk.cli.shared import Console
 from hgk.events import ClassesJudged, Counted, Event, Step, last
@@ -287,7 +288,7 @@ def test_numbers_in_a_column_of_texts_stay_texts_when_predicting(tmp_path):
     for name, write in {"n.csv": "to_csv", "n.parquet": "to_parquet"}.items():
         new = pd.DataFrame({"code": [7, 7], "x": [1.0, 2.0]})
         getattr(new, write)(tmp_path / name, index=False)
-        X = read_rows(model, str(tmp_path / name), None, None, [])
+        X = read_rows(model, str(tmp_path / name), Dialect(), [])
         np.testing.assert_array_equal(model.predict(X), model.predict(new.assign(code=["7", "7"])))
 
 
@@ -514,7 +515,7 @@ def test_options_and_completion_are_offered():
     runner = CliRunner()
     said = runner.invoke(cli.app, ["--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output
     assert all(name in said for name in (*cli.COMMANDS, "completion"))
-    for command in ("fit", "predict", "explain", "info", "compress", "demo"):
+    for command in ("fit", "predict", "evaluate", "explain", "info", "compress", "demo"):
         assert runner.invoke(cli.app, [command, "--help"]).exit_code == 0
 
 
@@ -536,8 +537,8 @@ def test_the_help_imports_no_large_package():
 
 def test_the_options_of_the_documentation_exist(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    lines = re.findall(r"^    hgk (?:--debug )?(fit|predict|explain|info|compress|demo)(.*)$", PAGE, re.M)
-    assert {name for name, _ in lines} == {"fit", "predict", "explain", "info", "compress", "demo"}
+    lines = re.findall(r"^    hgk (?:--debug )?(fit|predict|evaluate|explain|info|compress|demo)(.*)$", PAGE, re.M)
+    assert {name for name, _ in lines} == {"fit", "predict", "evaluate", "explain", "info", "compress", "demo"}
     for name, rest in lines:
         said = call(name, "--help")[1]
         for option in re.findall(r"--[a-z-]+", rest.split("#")[0]):

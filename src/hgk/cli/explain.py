@@ -10,11 +10,10 @@ import typer
 from rich.table import Table as Listing
 
 from hgk.cli import tables
+from hgk.cli.dialect import DETECTED, Dialect, reads_tables
 from hgk.cli.info import importances
 from hgk.cli.rows import read_rows, training_row
 from hgk.cli.shared import (
-    DecimalOption,
-    DelimiterOption,
     JsonOption,
     ModelArgument,
     QuietOption,
@@ -38,13 +37,13 @@ DataOption = Annotated[str | None, typer.Option("--data", help="The table that -
 TopOption = Annotated[int, typer.Option(min=1, help="How many training rows, columns or nodes to show.")]
 
 
+@reads_tables
 def explain(
     model: ModelArgument,
     row: RowOption = None,
     data: DataOption = None,
     top: TopOption = 5,
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = None,
+    dialect: Dialect = DETECTED,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -56,7 +55,7 @@ def explain(
     if row is None:
         said = _kernel_explained(fitted)
     else:
-        X = _one_row(fitted, row, data, delimiter, decimal, notes)
+        X = _one_row(fitted, row, data, dialect, notes)
         with warnings_noted(notes):
             said = row_explained(fitted, X, top)
     if as_json:
@@ -114,13 +113,11 @@ def _show_kernel(said: dict[str, Any], most: int) -> None:
 # ---------------------------------------------------------------------------------------------------------- one row
 
 
-def _one_row(
-    model: HGKEstimator, row: int, data: str | None, delimiter: str | None, decimal: str | None, notes: list[str]
-) -> Any:
+def _one_row(model: HGKEstimator, row: int, data: str | None, dialect: Dialect, notes: list[str]) -> Any:
     """Row number ``row`` of a table, or of the training rows."""
     if data is None:
         return training_row(model, row)
-    X = read_rows(model, data, delimiter, decimal, notes)
+    X = read_rows(model, data, dialect, notes)
     if row >= len(X):
         raise Unusable(f"--row {row} was given and the table has {len(X)} rows; give one from 0 to {len(X) - 1}.")
     return X[row : row + 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -10,11 +11,10 @@ import pandas as pd
 import typer
 
 from hgk.cli import tables
-from hgk.cli.rows import read_rows
+from hgk.cli.dialect import DETECTED, Dialect, reads_tables
+from hgk.cli.rows import model_columns, table_for
 from hgk.cli.shared import (
     DataArgument,
-    DecimalOption,
-    DelimiterOption,
     DeviceOption,
     ForceOption,
     JsonOption,
@@ -25,6 +25,7 @@ from hgk.cli.shared import (
     check_device,
     check_outputs,
     interruptible,
+    named_columns,
     print_json,
     say,
     tell,
@@ -37,18 +38,23 @@ PredictionsOption = Annotated[str, typer.Option(help="CSV, CSV.gz, Parquet or Fe
 IntervalOption = Annotated[
     float | None, typer.Option(help="Add bounds that cover the label with this probability, such as 0.9.")
 ]
+KeepOption = Annotated[
+    list[str] | None,
+    typer.Option("--keep", help="Columns of DATA to write next to the predictions, such as an id; by commas."),
+]
 ProbaOption = Annotated[bool, typer.Option("--proba", help="Add a probability per class.")]
 
 
+@reads_tables
 def predict(
     model: ModelArgument,
     data: DataArgument,
     out: PredictionsOption = "-",
     interval: IntervalOption = None,
     proba: ProbaOption = False,
+    keep: KeepOption = None,
     device: DeviceOption = "cpu",
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = None,
+    dialect: Dialect = DETECTED,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     force: ForceOption = False,
@@ -57,15 +63,21 @@ def predict(
     check_device(device)
     fitted = load(model).set_params(device=device)
     _check_asked(fitted, interval, proba)
+    kept = _kept_names(keep, fitted)
     if out != "-":
         tables.check_ending(out)
-        check_outputs([predictions_at(Path(out))], {"MODEL": model, "DATA": data}, force)
+        check_outputs([predictions_at(Path(out), kept)], {"MODEL": model, "DATA": data}, force)
     notes: list[str] = []
-    X = read_rows(fitted, data, delimiter, decimal, notes)
+    table = table_for(fitted, data, dialect, keep=kept)
+    for name in kept:
+        tables.column(table.frame, name, "--keep:")
+    X = model_columns(fitted, table, notes)
     with interruptible("nothing was written"), warnings_noted(notes):
         frame = _predictions(fitted, X, interval, proba)
+    frame = pd.concat([table.kept[kept], frame], axis=1) if kept else frame
     if as_json and out == "-":
-        print_json(frame.to_dict("records"))
+        columns = [_for_json(frame[name]) for name in frame.columns]
+        print_json([dict(zip(frame.columns, row, strict=True)) for row in zip(*columns, strict=True)])
         return
     tables.write_table(frame, out)
     if as_json:
@@ -88,13 +100,32 @@ def _check_asked(model: HGKEstimator, interval: float | None, proba: bool) -> No
         raise Unusable("--proba was given with a regression; give --interval 0.9 to see how certain it is.")
 
 
-def predictions_at(path: Path) -> Output:
-    """A table that has only columns of predictions may be overwritten by predictions."""
-    known = re.compile(r"(prediction|lower|upper)( \d+)?|quantile [\d.e+-]+|probability of .*", re.DOTALL)
+# The names of columns of predictions.
+PREDICTED_NAMES = re.compile(r"(prediction|lower|upper)( \d+)?|quantile [\d.e+-]+|probability of .*", re.DOTALL)
+
+
+def _kept_names(given: list[str] | None, model: HGKEstimator) -> list[str]:
+    kept = named_columns(given)
+    for name in kept:
+        if PREDICTED_NAMES.fullmatch(name):
+            raise Unusable(f"--keep names {name!r}, which is a name of predictions; give that column another name.")
+    if kept and not hasattr(model, "feature_names_in_"):
+        raise Unusable("--keep was given with a model that knows no names of columns; fit it on a table with names.")
+    return kept
+
+
+def _for_json(column: pd.Series) -> list[Any]:
+    """Texts, numbers and truth values as they are, missing cells as None, anything else as text."""
+    cells = zip(column.tolist(), column.isna().tolist(), strict=True)
+    return [None if gone else v if isinstance(v, str | int | float) else str(v) for v, gone in cells]
+
+
+def predictions_at(path: Path, kept: Sequence[str] = ()) -> Output:
+    """A table that has only columns of predictions, and of those kept, may be overwritten by predictions."""
 
     def ours(file: BinaryIO) -> bool:
-        names = tables.names_in(file, path)
-        return bool(names) and all(known.fullmatch(name) for name in names)
+        names = [name for name in tables.names_in(file, path) if name not in kept]
+        return bool(names) and all(PREDICTED_NAMES.fullmatch(name) for name in names)
 
     return Output("--out", path, "a table of predictions by hgk", ours)
 

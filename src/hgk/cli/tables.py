@@ -18,7 +18,7 @@ import sys
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from numbers import Real
@@ -53,13 +53,17 @@ EXPECTED.append(TableError)
 
 @dataclass
 class Table:
-    """A frame, notes on its lines and columns, the marks of columns read from texts, and questions to the user."""
+    """A frame, notes on its lines and columns, the marks of columns read from texts, and questions to the user.
+
+    ``kept`` are columns as the file has them: of a CSV texts, of others the types that they have there.
+    """
 
     frame: pd.DataFrame
     of_lines: list[str] = field(default_factory=list)
     of_columns: dict[str, str] = field(default_factory=dict)
     marks: dict[str, Marks] = field(default_factory=dict)
     unclear: dict[str, str] = field(default_factory=dict)
+    kept: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def notes(self) -> list[str]:
@@ -85,11 +89,12 @@ def read_table(
     decimal: str | None = None,
     text: Collection[str] = (),
     marks: Mapping[str, Marks] | None = None,
+    keep: Collection[str] = (),
 ) -> Table:
     """A table from a file, or from standard input where ``path`` is "-".
 
     ``text`` names columns whose cells are texts even where they look like numbers; ``marks`` are those of columns of
-    numbers when a model was fitted.
+    numbers when a model was fitted; ``keep`` names columns that are wanted as the file has them, too.
     """
     name = "standard input" if str(path) == "-" else str(path)
     content = _bytes(path, name)
@@ -97,11 +102,12 @@ def read_table(
         content = _unzipped(content, name)
     if not content.strip():
         raise TableError(f"{name} is empty; give a table with a line of names and at least two rows.")
-    binary = _columnar(content, name)
+    binary = _columnar(content, name, lambda arrow: (_framed(arrow), _kept(arrow, keep)))
     if binary is None:
-        table = _csv(_decoded(content, name), name, delimiter, decimal, text, marks or {})
+        table = _csv(_decoded(content, name), name, delimiter, decimal, text, marks or {}, keep)
     else:
-        table = Table(_as_text(binary, text))
+        frame, kept = binary
+        table = Table(_as_text(frame, text), kept=kept)
         _read_texts(table, _texts(table.frame, text), marks or {}, decimal or "", bool(decimal), silent=False)
     if not len(table.frame):
         raise TableError(f"{name} has names of columns and no rows; give at least one row.")
@@ -138,15 +144,25 @@ def _unzipped(content: bytes, name: str) -> bytes:
         raise TableError(f"{name} is a damaged gzip file ({_one_line(error)}); take another copy.") from error
 
 
-def _columnar(content: bytes, name: str) -> pd.DataFrame | None:
-    """Parquet, Feather, Arrow's files and streams; None for anything else."""
+def _framed(arrow: Any) -> pd.DataFrame:
+    return arrow.to_pandas().reset_index(drop=True)
+
+
+def _kept(arrow: Any, keep: Collection[str]) -> pd.DataFrame:
+    """Columns in the types of the file, which pandas' own would change where cells are missing."""
+    columns = {name: arrow.column(name) for name in keep if name in arrow.column_names}
+    return pd.DataFrame({name: pd.Series(pd.arrays.ArrowExtensionArray(cells)) for name, cells in columns.items()})
+
+
+def _columnar(content: bytes, name: str, take: Callable[[Any], Any] = _framed) -> Any:
+    """What is taken from Parquet, Feather, Arrow's files and streams; None for anything else."""
     kind = columnar.file_kind(content)
     if kind is None:
         return None
     try:
         table = columnar.read_columnar(content, available_memory() // COPIES)
         _refuse_duplicates(table.column_names, name)
-        return table.to_pandas().reset_index(drop=True)
+        return take(table)
     except ModuleNotFoundError as error:
         raise TableError(f"{name} is a {kind} file, which needs pyarrow; pip install 'hgk[cli]'.") from error
     except columnar.TooLarge as error:
@@ -195,6 +211,7 @@ def _csv(
     decimal: str | None,
     as_text: Collection[str],
     marks: Mapping[str, Marks],
+    keep: Collection[str] = (),
 ) -> Table:
     given = _given_delimiter(delimiter)
     delimiter, first_rows = _first_rows(text, name, given)
@@ -208,6 +225,8 @@ def _csv(
             doubtful = _doubtful(frame, text, delimiter, hint, marks) - set(as_text)
             places = [i for i, c in enumerate(frame.columns) if c in doubtful]
             written = _parsed(text, delimiter, dtype=str, usecols=places) if places else frame[[]]
+            wanted = [i for i, c in enumerate(frame.columns) if c in keep]
+            kept = _parsed(text, delimiter, dtype=str, na_filter=False, usecols=wanted) if wanted else frame[[]]
     except TableError:
         raise
     except (pd.errors.ParserWarning, ValueError, OverflowError) as error:  # pandas' errors are ValueErrors
@@ -215,7 +234,7 @@ def _csv(
             f"{name} is no even table with the delimiter {delimiter!r} ({_one_line(error)}); correct that line, or "
             "give --delimiter."
         ) from error
-    table = Table(frame, _short_rows(text, first_rows, delimiter))
+    table = Table(frame, _short_rows(text, first_rows, delimiter), kept=kept)
     texts = _texts(frame, as_text) | _texts(written, ())
     _read_texts(table, texts, marks, hint, bool(decimal), silent=True)
     return table

@@ -2,6 +2,7 @@
 
 explanations    predictions as sums over training rows, the influence of a row, nodes between rows
 errors          the error on rows not seen, compared with other methods
+evaluation      scores on labelled rows, compared with what the fit had promised;  measures: scores, standard errors
 importance      how much columns matter;  interactions: which stand together
 effects         what is predicted as one column moves
 regions         where which column matters, for models in leaves
@@ -13,6 +14,7 @@ coverage        how often intervals hold the label
 from hgk.insight.coverage import Coverage, interval_coverage
 from hgk.insight.effects import Effect, effect
 from hgk.insight.errors import NewRows, Score, in_words, new_rows, scores, verdict
+from hgk.insight.evaluation import Assessment, Promise, evaluate, promise
 from hgk.insight.explanations import (
     Contributions,
     contributions,
@@ -25,18 +27,22 @@ from hgk.insight.explanations import (
 from hgk.insight.importance import Relevance, relevance
 from hgk.insight.interactions import pairs
 from hgk.insight.learning import Learning, LearningRun, TriedKind, learning_curves
+from hgk.insight.measures import Measure
 from hgk.insight.regions import Region, regions
 from hgk.insight.trees import Edge, Node, Tree, kernel_trees
 
 __all__ = [
+    "Assessment",
     "Contributions",
     "Coverage",
     "Edge",
     "Effect",
     "Learning",
     "LearningRun",
+    "Measure",
     "NewRows",
     "Node",
+    "Promise",
     "Region",
     "Relevance",
     "Score",
@@ -44,6 +50,7 @@ __all__ = [
     "TriedKind",
     "contributions",
     "effect",
+    "evaluate",
     "given_rows",
     "in_words",
     "influence",
@@ -54,6 +61,7 @@ __all__ = [
     "node_terms",
     "pairs",
     "plain_remark",
+    "promise",
     "regions",
     "relevance",
     "remark_on_plain",
