@@ -49,7 +49,7 @@ from hgk.bench import datasets
 from hgk.bench.datasets import DataError
 from hgk.bench.peers.hkl import HKLRegressor
 from hgk.bench.store import Store, StoreError
-from hgk.insight import contributions, evaluate
+from hgk.insight import compare, contributions, evaluate
 from hgk.kernels import MeanKernel, Rough, Smooth
 from hgk.losses import EpsilonInsensitive, Hinge, Pinball
 from hgk.report.displays import EffectDisplay
@@ -475,6 +475,10 @@ def _command_line():
         SystemExit,
     )
     yield "scores in place of a file of yours", _scores("--out", "other.csv"), SystemExit
+    yield "a comparison with an unknown method", _comparison("--methods", "lightbgm"), SystemExit
+    yield "a comparison by an unknown metric", _comparison("--metric", "auc"), SystemExit
+    yield "a comparison of more folds than rows", _comparison("--folds", "40"), SystemExit
+    yield "a comparison in place of a file of yours", _comparison("--out", "other.csv"), SystemExit
     yield "test rows that are not there", hgk_fit("houses.csv", "--test", "nowhere.csv"), SystemExit
     yield "a table and test rows from one input", hgk_fit("-", "--test", "-"), SystemExit
     yield "a model in place of its test rows", hgk_fit("houses.csv", "--test", "t.csv", "--out", "t.csv"), SystemExit
@@ -485,6 +489,10 @@ def _command_line():
 
 def _scores(*more):
     return command("evaluate", "price.hgk", "houses.csv", *more)
+
+
+def _comparison(*more):
+    return command("compare", "houses.csv", "--target", "price", "--methods", "plain", *more)
 
 
 def _of_levels():
@@ -540,6 +548,16 @@ def _others():
     )
     yield "evaluate: a coverage for quantiles", lambda: evaluate(_of_levels(), X, Y, coverage=0.9), ValueError
     yield "evaluate: an unknown score", lambda: evaluate(fitted(), _towns(), Y)["rmsle"], ValueError
+    yield "compare: an unknown task", lambda: compare(X, Y, task="guess"), ValueError
+    yield "compare: several outputs", lambda: compare(X, X), ValueError
+    yield "compare: no labels", lambda: compare(X, Y * np.nan), ValueError
+    yield "compare: one class", lambda: compare(X, ["a"] * 30), ValueError
+    yield "compare: a class of one row", lambda: compare(X, ["a", *["b"] * 29]), ValueError
+    yield "compare: one fold", lambda: compare(X, Y, folds=1), ValueError
+    yield "compare: more folds than rows of any class", lambda: compare(X, list("abcdefghij") * 3, folds=4), ValueError
+    yield "compare: an unknown metric", lambda: compare(X, Y, metric="rmsle"), ValueError
+    yield "compare: no methods", lambda: compare(X, Y, []), ValueError
+    yield "compare: an unknown method", lambda: compare(X, Y, ["catbost"]), ValueError
     yield "displays: an unknown column", lambda: EffectDisplay.from_estimator(fitted(), columns=["twon"]), ValueError
 
 

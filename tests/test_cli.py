@@ -515,7 +515,7 @@ def test_options_and_completion_are_offered():
     runner = CliRunner()
     said = runner.invoke(cli.app, ["--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output
     assert all(name in said for name in (*cli.COMMANDS, "completion"))
-    for command in ("fit", "predict", "evaluate", "explain", "info", "compress", "demo"):
+    for command in ("fit", "predict", "evaluate", "compare", "explain", "info", "compress", "demo"):
         assert runner.invoke(cli.app, [command, "--help"]).exit_code == 0
 
 
@@ -537,8 +537,19 @@ def test_the_help_imports_no_large_package():
 
 def test_the_options_of_the_documentation_exist(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    lines = re.findall(r"^    hgk (?:--debug )?(fit|predict|evaluate|explain|info|compress|demo)(.*)$", PAGE, re.M)
-    assert {name for name, _ in lines} == {"fit", "predict", "evaluate", "explain", "info", "compress", "demo"}
+    lines = re.findall(
+        r"^    hgk (?:--debug )?(fit|predict|evaluate|compare|explain|info|compress|demo)(.*)$", PAGE, re.M
+    )
+    assert {name for name, _ in lines} == {
+        "fit",
+        "predict",
+        "evaluate",
+        "compare",
+        "explain",
+        "info",
+        "compress",
+        "demo",
+    }
     for name, rest in lines:
         said = call(name, "--help")[1]
         for option in re.findall(r"--[a-z-]+", rest.split("#")[0]):

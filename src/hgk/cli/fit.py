@@ -112,7 +112,7 @@ def fit(
     seconds = None if time_budget is None else duration(time_budget)
     write_page = _page_writer(report, f"{target}, from {'standard input' if data == '-' else Path(data).name}")
     _check_files(data, out, report, force, test)
-    rows = _read(tables.read_table(data, **vars(dialect)), target, task, drop)
+    rows = labelled(tables.read_table(data, **vars(dialect)), target, task, drop)
     model = _estimator(str(preset), rows.labels.classes, loss, tau, quantiles)
     model.set_params(groups=_groups(group, rows.X), time_budget=seconds, device=device, random_state=seed)
     outcome = _learn(model, rows, seconds, silent=quiet or as_json)
@@ -141,7 +141,8 @@ class Labelled:
     notes: list[str]
 
 
-def _read(table: tables.Table, target: str, task: str, drop: Sequence[str] | None) -> Labelled:
+def labelled(table: tables.Table, target: str, task: str, drop: Sequence[str] | None) -> Labelled:
+    """The columns to predict from, and the labels to predict."""
     tables.column(table.frame, target, "The target")
     table.check([target])
     labels = tables.target_of(table.frame[target], task)

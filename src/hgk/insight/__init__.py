@@ -8,9 +8,11 @@ effects         what is predicted as one column moves
 regions         where which column matters, for models in leaves
 trees           kernels as trees, for pictures
 learning        training curves, and the optimism of the criterion
+comparison      other methods beside hgk, by the same folds;  peers: these methods
 coverage        how often intervals hold the label
 """
 
+from hgk.insight.comparison import Comparison, MethodScores, compare
 from hgk.insight.coverage import Coverage, interval_coverage
 from hgk.insight.effects import Effect, effect
 from hgk.insight.errors import NewRows, Score, in_words, new_rows, scores, verdict
@@ -33,6 +35,7 @@ from hgk.insight.trees import Edge, Node, Tree, kernel_trees
 
 __all__ = [
     "Assessment",
+    "Comparison",
     "Contributions",
     "Coverage",
     "Edge",
@@ -40,6 +43,7 @@ __all__ = [
     "Learning",
     "LearningRun",
     "Measure",
+    "MethodScores",
     "NewRows",
     "Node",
     "Promise",
@@ -48,6 +52,7 @@ __all__ = [
     "Score",
     "Tree",
     "TriedKind",
+    "compare",
     "contributions",
     "effect",
     "evaluate",
