@@ -492,7 +492,7 @@ def _scores(*more):
 
 
 def _comparison(*more):
-    return command("compare", "houses.csv", "--target", "price", "--methods", "plain", *more)
+    return command("compare", "houses.csv", "--target", "price", "--quiet", "--methods", "plain", *more)
 
 
 def _of_levels():

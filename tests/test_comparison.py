@@ -14,7 +14,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 import hgk
 from hgk.insight import compare, comparison, peers
-from hgk.insight.comparison import Comparison, MethodScores, difference, known_method
+from hgk.insight.comparison import Comparison, MethodScores, known_method, paired_difference
 from hgk.insight.peers import PEERS, PeerTask, TableEncoder
 from hgk.report import write_comparison
 from tasks import quickly
@@ -231,7 +231,7 @@ def test_methods_that_are_not_installed_are_said(monkeypatch):
 def test_the_half_width_is_that_of_nadeau_and_bengio():
     rng = np.random.default_rng(0)
     a, b = rng.uniform(size=(2, 5))
-    mean, half = difference(MethodScores("a", "", tuple(a)), MethodScores("b", "", tuple(b)))
+    mean, half = paired_difference(MethodScores("a", "", tuple(a)), MethodScores("b", "", tuple(b)))
     d = a - b
     corrected = np.sqrt((1 / 5 + 0.2 / 0.8) * d.var(ddof=1))
     np.testing.assert_allclose([mean, half], [d.mean(), stats.t(4).ppf(0.975) * corrected], rtol=1e-12)

@@ -94,14 +94,21 @@ def compare(
         chosen = named_columns(methods) or None
         told = compared(rows.X, rows.labels.y, chosen, random_state=seed, callback=callback, **options)
     document = {"hgk": "comparison", "data": data, "target": target, **told.as_dict(), "notes": rows.notes}
-    if out is not None:
-        write_atomically(out, lambda file: file.write(json_text(document).encode()))
-    if report is not None:
-        write_comparison(told, report, f"{target}, from {'standard input' if data == '-' else Path(data).name}")
+    _write(told, document, out, report)
     if as_json:
         print_json(document)
     elif not quiet:
         _show(told, {"scores": out, "report": report})
+
+
+def _write(told: Comparison, document: dict[str, Any], out: Path | None, report: Path | None) -> None:
+    if out is not None:
+        write_atomically(out, lambda file: file.write(json_text(document).encode()))
+    if report is not None:
+        data = document["data"]
+        write_comparison(
+            told, report, f"{document['target']}, from {'standard input' if data == '-' else Path(data).name}"
+        )
 
 
 def is_comparison(file: BinaryIO) -> bool:

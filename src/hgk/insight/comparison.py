@@ -35,7 +35,7 @@ from hgk.insight.evaluation import LARGER_IS_BETTER, MEASURE_WORDS
 from hgk.insight.measures import class_measures, mean_measure, number_measures
 from hgk.insight.peers import PEERS, Peer, PeerTask, TableEncoder
 
-OURS, PLAIN = "hgk", "plain SVM"
+OURS, PLAIN_METHOD = "hgk", "plain SVM"
 METRICS = {"regression": ("rmse", "mae", "r2"), "classification": ("log_loss", "accuracy", "auc")}
 # Seconds of a fit of hgk at least, however little of the time is left.
 LEAST_TIME = 2.0
@@ -263,7 +263,7 @@ def _metric(metric: str | None, task: str) -> str:
 
 def method_names() -> list[str]:
     """All methods that can be compared by name."""
-    return [OURS, PLAIN, *(peer.name for peer in PEERS)]
+    return [OURS, PLAIN_METHOD, *(peer.name for peer in PEERS)]
 
 
 def _chosen(methods: Sequence[str] | Mapping[str, Any] | None) -> tuple[dict[str, Any], list[Peer]]:
@@ -282,7 +282,7 @@ def _chosen(methods: Sequence[str] | Mapping[str, Any] | None) -> tuple[dict[str
             raise ValueError(
                 f"The method {name!r} needs {peer.requires}; pip install {peer.requires}, or leave it out."
             )
-        chosen[name] = peer if estimator is None and name not in (OURS, PLAIN) else estimator
+        chosen[name] = peer if estimator is None and name not in (OURS, PLAIN_METHOD) else estimator
     return chosen, []
 
 
@@ -295,7 +295,7 @@ def known_method(name: str) -> str:
     >>> known_method("lightgbm"), known_method("Random-Forest"), known_method("plain")
     ('LightGBM', 'random forest', 'plain SVM')
     """
-    plain = {_folded(known): known for known in method_names()} | {"plain": PLAIN, "forest": "random forest"}
+    plain = {_folded(known): known for known in method_names()} | {"plain": PLAIN_METHOD, "forest": "random forest"}
     if _folded(name) in plain:
         return plain[_folded(name)]
     close = difflib.get_close_matches(_folded(name), list(plain), 1)
@@ -364,7 +364,7 @@ class _Run:
         return MethodScores(name, label, tuple(scores), tuple(seconds))
 
     def _label(self, name: str, method: Any) -> str:
-        ours = {OURS: "learned kernel, default settings", PLAIN: "isotropic Gaussian kernel, λ and γ chosen"}
+        ours = {OURS: "learned kernel, default settings", PLAIN_METHOD: "isotropic Gaussian kernel, λ and γ chosen"}
         return ours.get(name, "") if method is None else type(method).__name__
 
     def _predicted(self, name: str, method: Any, clock: _Clock, train: np.ndarray, test: np.ndarray) -> np.ndarray:
@@ -392,7 +392,7 @@ class _Run:
 
     def _own(self, name: str, clock: _Clock) -> HGKEstimator:
         kind = HGKRegressor if self.classes is None else HGKClassifier
-        if name == PLAIN:
+        if name == PLAIN_METHOD:
             return kind("plain", random_state=self.seed, device=self.device)
         return kind(random_state=self.seed, device=self.device, time_budget=clock.share())
 
@@ -409,13 +409,13 @@ class _Run:
 # ------------------------------------------------------------------------------------------------------- the words
 
 
-def difference(one: MethodScores, other: MethodScores) -> tuple[float, float]:
+def paired_difference(one: MethodScores, other: MethodScores) -> tuple[float, float]:
     """The mean difference of two methods' scores over the folds, and the half width beyond which it is no chance.
 
     Examples
     --------
-    >>> from hgk.insight.comparison import MethodScores, difference
-    >>> mean, half = difference(MethodScores("a", "", (1.0, 1.2, 1.1)), MethodScores("b", "", (2.0, 2.1, 2.15)))
+    >>> from hgk.insight.comparison import MethodScores, paired_difference
+    >>> mean, half = paired_difference(MethodScores("a", "", (1.0, 1.2, 1.1)), MethodScores("b", "", (2.0, 2.1, 2.15)))
     >>> round(mean, 3), bool(abs(mean) > half)
     (-0.983, True)
     """
@@ -437,7 +437,7 @@ def _sentence(told: Comparison) -> str:
     mine = next((r for r in done if r.name == OURS), None)
     rival = second if mine is None or mine is best else best
     me = best if mine is None else mine
-    change, half = difference(me, rival)
+    change, half = paired_difference(me, rival)
     apart = f"{abs(change):.3g} ± {half:.2g}"
     scores = f"{told.metric_words} {me.mean:.4g}, {rival.name} {rival.mean:.4g}"
     if not abs(change) > half:
