@@ -309,10 +309,10 @@ def test_dates_in_a_csv_are_remarked_on(tmp_path):
     frame.loc[:9, "iso"] = "unknown"
     frame.to_csv(tmp_path / "t.csv", index=False)
     notes = tables.read_table(tmp_path / "t.csv").of_columns
-    assert set(notes) == set(forms)
-    assert notes["de"].startswith("Column 'de' looks like dates, such as '25.01.2020', and is taken as text")
-    assert "--drop" in notes["iso"]
-    assert "'2020-02-04'" in notes["iso"]
+    assert set(notes) == {"iso", "de", "us", "short"}
+    assert notes["de"] == "Column 'de' is read as dates from texts such as '25.01.2020', with the day first."
+    assert notes["us"].endswith("with the month first.")
+    assert "; 10 cells such as 'unknown' counted as missing." in notes["iso"]
 
 
 def test_notes_come_before_the_fit_and_not_about_columns_that_are_not_used(call, tmp_path, monkeypatch):
@@ -329,7 +329,7 @@ def test_notes_come_before_the_fit_and_not_about_columns_that_are_not_used(call,
     monkeypatch.setattr(shared, "errors", Console(file=io.StringIO()))
     call("fit", tmp_path / "t.csv", "--target", "price", "--drop", "day", "--out", tmp_path / "m.hgk")
     assert seen[0].count("note: ") == 1
-    assert "note: Column 'shown' looks like dates" in seen[0]
+    assert "note: Column 'shown' is read as dates" in seen[0]
 
 
 @pytest.mark.parametrize(

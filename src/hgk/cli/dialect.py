@@ -19,6 +19,16 @@ class Dialect:
         str | None, typer.Option(help="Delimiter of a CSV, one character or tab; detected if not given.")
     ] = None
     decimal: Annotated[str | None, typer.Option(help="Decimal mark of a CSV, . or , ; detected if not given.")] = None
+    encoding: Annotated[
+        str | None,
+        typer.Option(help="Encoding of a CSV or JSON, such as latin-1 or cp1252; UTF-8 or UTF-16 if not given."),
+    ] = None
+    comment: Annotated[str | None, typer.Option(help="Leave out lines of a CSV that begin with this, such as '#'.")] = (
+        None
+    )
+    dates: Annotated[str | None, typer.Option(help="dmy or mdy: what 01/02/2024 means, where no column decides.")] = (
+        None
+    )
 
 
 DETECTED = Dialect()
