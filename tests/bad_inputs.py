@@ -13,6 +13,7 @@ import re
 import sys
 import tempfile
 import warnings
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,7 +125,17 @@ def prepared(folder):
         "blank.csv": b"a,price\n1,\n2,\n",
         "only.csv": b"price\n1\n2\n",
         "infinite.csv": b"a,price\n" + b"inf,1\n2,3\n4,5\n",
-        "date.parquet": HOUSES.assign(day=pd.date_range("2020", periods=30)).to_parquet(None),
+        "times.parquet": HOUSES.assign(day=pd.to_timedelta(range(30), "D")).to_parquet(None),
+        "dates.csv": b"day,price\n" + b"".join(b"%02d/05/2024,%d\n" % (i, i) for i in range(1, 12)),
+        "broken.json": b'[{"a": 1}, {"a": ',
+        "list.json": b"[1, 2, 3]",
+        "columns.json": b'{"a": [1, 2], "price": [1]}',
+        "none.json": b"[]",
+        "twice.json": b'[{"a": 1, "a": 2}]',
+        "broken.xlsx": b"PK\x03\x04nonsense",
+        "zipped.zip": zipped("a.csv"),
+        "sheet.xlsx": zipped("xl/workbook.xml"),
+        "old.xls": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
         "ids.csv": HOUSES.assign(lower=1).to_csv(index=False).encode(),
         "rows.jsonl": b"",
         "one.jsonl": b'{"set": "mine", "split": 0, "method": "RF", "status": "ok", "mse": 0.25}\n',
@@ -132,6 +143,13 @@ def prepared(folder):
     }
     for name, content in tables.items():
         (folder / name).write_bytes(content)
+
+
+def zipped(name):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as file:
+        file.writestr(name, "a,price\n1,2\n")
+    return packed.getvalue()
 
 
 def altered(blob, change):
@@ -197,8 +215,10 @@ def _tables():
     yield "whole numbers beyond 1e308", fit(np.array([[10**400], [1]] * 15, dtype=object)), ValueError
     yield "complex numbers", fit(X + 1j), ValueError
     yield "complex numbers in a frame", fit(FRAME.assign(z=1j)), ValueError
-    yield "dates", fit(np.arange(30).astype("M8[D]")[:, None]), ValueError
-    yield "dates in a frame", fit(FRAME.assign(day=pd.date_range("2020", periods=30))), ValueError
+    yield "durations", fit(np.arange(30).astype("m8[D]")[:, None]), ValueError
+    yield "durations in a frame", fit(FRAME.assign(day=pd.to_timedelta(range(30), "D"))), ValueError
+    yield "dates of which day or month may come first", fit(_written("01/02/2024", "03/04/2024")), ValueError
+    yield "dates with a time zone and without", fit(FRAME.assign(day=_zoned())), ValueError
     yield "a structured array", fit(np.zeros((30, 1), dtype=[("a", float)])), ValueError
     yield "cells that are dicts", fit(FRAME.assign(d=[{"k": 1}] * 30)), TypeError
     yield "cells that are lists (polars)", fit(pl.DataFrame({"a": [[1, 2]] * 30})), TypeError
@@ -211,6 +231,10 @@ def _tables():
     yield "at predict: another number of columns", lambda: PLAIN.fit(X, Y).predict(X[:, :2]), ValueError
     yield "at predict: texts where numbers were", lambda: fitted().predict(_towns(age="old")), ValueError
     yield "at predict: numbers with other marks", lambda: _of_dollars().predict(_written("7.984,90", "€5")), ValueError
+    yield "at predict: dates where texts were", lambda: fitted().predict(_towns(town=pd.Timestamp("2020"))), ValueError
+    yield "at predict: texts where dates were", _at_dates("soon"), ValueError
+    yield "at predict: numbers where dates were", _at_dates(2020.0), ValueError
+    yield "at predict: times with a zone where there were none", _at_dates(pd.Timestamp("2020", tz="UTC")), ValueError
     yield "at predict: no rows", lambda: PLAIN.fit(X, Y).predict(X[:0]), ValueError
     yield "at predict: not fitted", lambda: HGKRegressor().predict(X), NotFittedError, "theirs"
     yield "names that are partly numbers", fit(FRAME.set_axis([0, "b", "c"], axis=1)), TypeError, "theirs"
@@ -220,6 +244,16 @@ def _tables():
 
 def _written(*cells):
     return FRAME.assign(paid=(list(cells) * 30)[:30])
+
+
+def _zoned():
+    return pd.Series([pd.Timestamp("2024-01-01", tz="UTC"), pd.Timestamp("2024-01-01")] * 15, dtype=object)
+
+
+def _at_dates(cell):
+    """New cells for a model that was fitted on dates."""
+    model = HGKRegressor("plain", random_state=0).fit(FRAME.assign(day=pd.date_range("2020", periods=30)), Y)
+    return lambda: model.predict(FRAME.assign(day=cell))
 
 
 def _of_dollars():
@@ -416,7 +450,22 @@ def _command_line():
     yield "texts for regression", hgk_fit("houses.csv", "--task", "regression", target="town"), SystemExit
     yield "nothing but the target", hgk_fit("only.csv"), SystemExit
     yield "infinite cells", hgk_fit("infinite.csv", "--task", "regression"), SystemExit
-    yield "a column of dates", hgk_fit("date.parquet"), SystemExit
+    yield "an encoding that is not that of the file", hgk_fit("latin1.csv", "--encoding", "ascii"), SystemExit
+    yield "an unknown encoding", hgk_fit("houses.csv", "--encoding", "latin9000"), SystemExit
+    yield "a comment mark that is none", hgk_fit("houses.csv", "--comment", '"'), SystemExit
+    yield "an order of dates that is none", hgk_fit("houses.csv", "--dates", "ymd"), SystemExit
+    yield "dates of which day or month may come first", hgk_fit("dates.csv"), SystemExit
+    yield "a column of durations", hgk_fit("times.parquet"), SystemExit
+    yield "damaged JSON", hgk_fit("broken.json"), SystemExit, "reason"
+    yield "JSON that is no table", hgk_fit("list.json"), SystemExit
+    yield "JSON of columns of different lengths", hgk_fit("columns.json"), SystemExit
+    yield "JSON without rows", hgk_fit("none.json"), SystemExit
+    yield "JSON that names a column twice", hgk_fit("twice.json"), SystemExit, "reason"
+    yield "a damaged Excel file", hgk_fit("broken.xlsx"), SystemExit, "reason"
+    yield "a zip file", hgk_fit("zipped.zip"), SystemExit
+    yield "an Excel file without the package that reads it", _sheet(ImportError("openpyxl")), SystemExit
+    yield "an Excel file that its package cannot read", _sheet(ValueError("no sheet")), SystemExit, "reason"
+    yield "a file of Excel before 2007", hgk_fit("old.xls"), SystemExit
     yield "an unknown column to drop", hgk_fit("houses.csv", "--drop", "twon"), SystemExit
     yield "a group without columns", hgk_fit("houses.csv", "--group", "town"), SystemExit
     yield "a group twice", hgk_fit("houses.csv", "--group", "a=age", "--group", "a=town"), SystemExit
@@ -493,6 +542,14 @@ def _scores(*more):
 
 def _comparison(*more):
     return command("compare", "houses.csv", "--target", "price", "--quiet", "--methods", "plain", *more)
+
+
+def _sheet(error):
+    def call():
+        with mock.patch.object(pd, "read_excel", side_effect=error):
+            hgk_fit("sheet.xlsx")()
+
+    return call
 
 
 def _of_levels():

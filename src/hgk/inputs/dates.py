@@ -29,7 +29,7 @@ DATE_ORDERS = {"dmy": "the day first", "mdy": "the month first"}
 LAST_CENTURY = 69
 EPOCH = datetime.datetime(1970, 1, 1)
 # Different cells of which half must be dates before the others are looked at.
-LOOKED_AT = 200
+FIRST_CELLS = 200
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 _MONTH = r"(?P<name>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)[a-z]*\.?"
@@ -111,8 +111,8 @@ def date_reading(cells: Sequence[str | None], order: str = "") -> DateReading:
     """
     every = Counter(cell for cell in cells if cell is not None)
     count = {cell: n for cell, n in every.items() if not stands_for_nothing(cell)}
-    first = list(islice(count, LOOKED_AT))
-    if len(first) == LOOKED_AT and 2 * sum(_parts(cell) is not None for cell in first) <= LOOKED_AT:
+    first = list(islice(count, FIRST_CELLS))
+    if len(first) == FIRST_CELLS and 2 * sum(_parts(cell) is not None for cell in first) <= FIRST_CELLS:
         return DateReading()
     found = {cell: parts for cell in count if (parts := _parts(cell)) is not None}
     rows, dated = sum(count.values()), sum(count[cell] for cell in found)
