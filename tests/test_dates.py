@@ -485,3 +485,25 @@ def test_a_sheet_written_by_openpyxl_comes_back(tmp_path):
     frame = tables.read_table(tmp_path / "t.xlsx").frame
     assert frame["town"].tolist() == dated(20)["town"].tolist()
     assert (frame["day"] == dated(20)["day"]).all()
+
+
+def test_methods_are_compared_on_dates_that_the_user_or_other_columns_decide(call, tmp_path):
+    n = 60
+    rng = np.random.default_rng(0)
+    month = 1 + np.arange(n) % 12
+    frame = pd.DataFrame({"d": [f"01/{m:02d}/2024" for m in month], "y": month + 0.1 * rng.standard_normal(n)})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    arguments = "compare", tmp_path / "t.csv", "--target", "y", "--methods", "plain,forest", "--folds", "3", "--json"
+    assert "--dates dmy" in call(*arguments)[2]
+    code, out, err = call(*arguments, "--dates", "dmy")
+    assert code == 0, err
+    assert all(m["mean"] < 1 for m in json.loads(out)["methods"])
+    X = tables.read_table(tmp_path / "t.csv", dates="dmy")
+    read = tables.with_dates(X.frame, X.marks)["d"]
+    assert (read == pd.to_datetime(frame["d"], dayfirst=True)).all()
+    zoned = pd.DataFrame({"d": ["2024-01-31T12:00+01:00", None], "x": [1, 2]})
+    zoned.to_csv(tmp_path / "z.csv", index=False)
+    table = tables.read_table(tmp_path / "z.csv")
+    read = tables.with_dates(table.frame, table.marks)["d"]
+    assert read[0] == pd.Timestamp("2024-01-31T11:00", tz="UTC")
+    assert pd.isna(read[1])

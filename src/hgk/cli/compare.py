@@ -92,7 +92,8 @@ def compare(
     options: dict[str, Any] = {"task": kind, "folds": folds, "metric": metric, "time_budget": seconds, "device": device}
     with interruptible("nothing was written"), refusals(), _watched(folds, silent) as callback:
         chosen = named_columns(methods) or None
-        told = compared(rows.X, rows.labels.y, chosen, random_state=seed, callback=callback, **options)
+        X = tables.with_dates(rows.X, rows.table.marks)
+        told = compared(X, rows.labels.y, chosen, random_state=seed, callback=callback, **options)
     document = {"hgk": "comparison", "data": data, "target": target, **told.as_dict(), "notes": rows.notes}
     _write(told, document, out, report)
     if as_json:

@@ -39,9 +39,11 @@ from hgk.inputs import (
     Marks,
     Reading,
     cut,
+    date_reading,
     date_readings,
     id_remark,
     is_id,
+    moments,
     no_numbers,
     numbers,
     reading,
@@ -442,12 +444,23 @@ def _read_dates(table: Table, as_text: Collection[str], order: str) -> None:
         assert r is not None
         if r.unclear:
             table.unclear[name] = r.question(f"Column {name!r}", "give --dates dmy or --dates mdy")
-        if r.form is not None and r.borrowed:
+        if r.form is not None:
             table.marks[name] = r.form
         if r.dates:
             table.of_columns.pop(name, None)  # dates may differ in every row, and are no ids
         if note := replace(r, borrowed=r.borrowed and not order).remark(name):
             table.of_columns[name] = note
+
+
+def with_dates(frame: pd.DataFrame, marks: Mapping[str, Marks | DateForm]) -> pd.DataFrame:
+    """The frame with times in the place of the texts that are dates, so that parts of it are read alike."""
+    times = {}
+    for name in [name for name in frame.columns if isinstance(marks.get(name), DateForm)]:
+        cells = list(TextCells(frame[name]))
+        zoned = date_reading(cells, cast(DateForm, marks[name]).order).zoned
+        values = np.round(moments(cells, cast(DateForm, marks[name]), zoned)[0] * 1e6)
+        times[name] = pd.to_datetime(pd.Series(values, index=frame.index), unit="us", utc=zoned)
+    return frame.assign(**times)
 
 
 def _read_rightly(r: Reading) -> bool:

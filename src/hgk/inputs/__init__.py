@@ -13,7 +13,7 @@ from outside. Sentences that warn are in ``remarks``; numbers as people write th
 from hgk.inputs.cells import Cells, as_float, is_missing, is_mixed, split
 from hgk.inputs.columns import Category, Column, ColumnSettings, Date, Numeric, Unchanged, register
 from hgk.inputs.columns.category import fewest_rows, id_remark, is_id
-from hgk.inputs.dates import DATE_ORDERS, DateForm, date_readings
+from hgk.inputs.dates import DATE_ORDERS, DateForm, date_reading, date_readings, moments
 from hgk.inputs.encoder import STEPS_PER_COLUMN, Encoder, Feature, Inputs
 from hgk.inputs.merging import Merged, merge_rows
 from hgk.inputs.numerals import INEXACT, Marks, Reading, cut, numbers, reading

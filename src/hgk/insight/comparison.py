@@ -182,8 +182,7 @@ def compare(
     sign = -1 if metric in LARGER_IS_BETTER else 1
     ordered = sorted((results[name] for name in chosen), key=lambda r: (not math.isfinite(r.mean), sign * r.mean))
     told = Comparison(kind, metric, ordered, len(y), without_label, folds)
-    ours = [str(w.message) for w in caught if w.category is UserWarning and str(w.message).startswith("Column")]
-    remarks = [*_on_absent(absent), *_on_failures(ordered), *clock.remarks, *dict.fromkeys(ours)]
+    remarks = [*_on_absent(absent), *_on_failures(ordered), *clock.remarks, *_on_columns(caught)]
     return replace(told, sentence=_sentence(told), remarks=remarks)
 
 
@@ -459,6 +458,12 @@ def _on_absent(absent: Sequence[Peer]) -> Iterator[str]:
         names = ", ".join(peer.name for peer in absent)
         packages = " ".join(peer.requires for peer in absent)
         yield f"Not compared, since not installed: {names}; pip install {packages} to have them here."
+
+
+def _on_columns(caught: Sequence[warnings.WarningMessage]) -> Iterator[str]:
+    """What fits of hgk said of columns, once for each column and beginning: examples differ from fold to fold."""
+    said = [str(w.message) for w in caught if w.category is UserWarning and str(w.message).startswith("Column '")]
+    yield from {text[: text.find("'", 8) + 12]: text for text in reversed(said)}.values()
 
 
 def _on_failures(results: Sequence[MethodScores]) -> Iterator[str]:
