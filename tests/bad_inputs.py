@@ -13,6 +13,7 @@ import re
 import sys
 import tempfile
 import warnings
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,7 @@ from hgk.bench import datasets
 from hgk.bench.datasets import DataError
 from hgk.bench.peers.hkl import HKLRegressor
 from hgk.bench.store import Store, StoreError
-from hgk.insight import contributions, importance, reasons
+from hgk.insight import compare, contributions, evaluate, importance, reasons
 from hgk.kernels import MeanKernel, Rough, Smooth
 from hgk.losses import EpsilonInsensitive, Hinge, Pinball
 from hgk.report.displays import EffectDisplay
@@ -124,13 +125,31 @@ def prepared(folder):
         "blank.csv": b"a,price\n1,\n2,\n",
         "only.csv": b"price\n1\n2\n",
         "infinite.csv": b"a,price\n" + b"inf,1\n2,3\n4,5\n",
-        "date.parquet": HOUSES.assign(day=pd.date_range("2020", periods=30)).to_parquet(None),
+        "times.parquet": HOUSES.assign(day=pd.to_timedelta(range(30), "D")).to_parquet(None),
+        "dates.csv": b"day,price\n" + b"".join(b"%02d/05/2024,%d\n" % (i, i) for i in range(1, 12)),
+        "broken.json": b'[{"a": 1}, {"a": ',
+        "list.json": b"[1, 2, 3]",
+        "columns.json": b'{"a": [1, 2], "price": [1]}',
+        "none.json": b"[]",
+        "twice.json": b'[{"a": 1, "a": 2}]',
+        "broken.xlsx": b"PK\x03\x04nonsense",
+        "zipped.zip": zipped("a.csv"),
+        "sheet.xlsx": zipped("xl/workbook.xml"),
+        "old.xls": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+        "ids.csv": HOUSES.assign(lower=1).to_csv(index=False).encode(),
         "rows.jsonl": b"",
         "one.jsonl": b'{"set": "mine", "split": 0, "method": "RF", "status": "ok", "mse": 0.25}\n',
         "zeros.parquet": pd.DataFrame({"a": np.zeros(10**6), "price": np.ones(10**6)}).to_parquet(None),
     }
     for name, content in tables.items():
         (folder / name).write_bytes(content)
+
+
+def zipped(name):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as file:
+        file.writestr(name, "a,price\n1,2\n")
+    return packed.getvalue()
 
 
 def altered(blob, change):
@@ -196,8 +215,10 @@ def _tables():
     yield "whole numbers beyond 1e308", fit(np.array([[10**400], [1]] * 15, dtype=object)), ValueError
     yield "complex numbers", fit(X + 1j), ValueError
     yield "complex numbers in a frame", fit(FRAME.assign(z=1j)), ValueError
-    yield "dates", fit(np.arange(30).astype("M8[D]")[:, None]), ValueError
-    yield "dates in a frame", fit(FRAME.assign(day=pd.date_range("2020", periods=30))), ValueError
+    yield "durations", fit(np.arange(30).astype("m8[D]")[:, None]), ValueError
+    yield "durations in a frame", fit(FRAME.assign(day=pd.to_timedelta(range(30), "D"))), ValueError
+    yield "dates of which day or month may come first", fit(_written("01/02/2024", "03/04/2024")), ValueError
+    yield "dates with a time zone and without", fit(FRAME.assign(day=_zoned())), ValueError
     yield "a structured array", fit(np.zeros((30, 1), dtype=[("a", float)])), ValueError
     yield "cells that are dicts", fit(FRAME.assign(d=[{"k": 1}] * 30)), TypeError
     yield "cells that are lists (polars)", fit(pl.DataFrame({"a": [[1, 2]] * 30})), TypeError
@@ -210,6 +231,10 @@ def _tables():
     yield "at predict: another number of columns", lambda: PLAIN.fit(X, Y).predict(X[:, :2]), ValueError
     yield "at predict: texts where numbers were", lambda: fitted().predict(_towns(age="old")), ValueError
     yield "at predict: numbers with other marks", lambda: _of_dollars().predict(_written("7.984,90", "€5")), ValueError
+    yield "at predict: dates where texts were", lambda: fitted().predict(_towns(town=pd.Timestamp("2020"))), ValueError
+    yield "at predict: texts where dates were", _at_dates("soon"), ValueError
+    yield "at predict: numbers where dates were", _at_dates(2020.0), ValueError
+    yield "at predict: times with a zone where there were none", _at_dates(pd.Timestamp("2020", tz="UTC")), ValueError
     yield "at predict: no rows", lambda: PLAIN.fit(X, Y).predict(X[:0]), ValueError
     yield "at predict: not fitted", lambda: HGKRegressor().predict(X), NotFittedError, "theirs"
     yield "names that are partly numbers", fit(FRAME.set_axis([0, "b", "c"], axis=1)), TypeError, "theirs"
@@ -219,6 +244,16 @@ def _tables():
 
 def _written(*cells):
     return FRAME.assign(paid=(list(cells) * 30)[:30])
+
+
+def _zoned():
+    return pd.Series([pd.Timestamp("2024-01-01", tz="UTC"), pd.Timestamp("2024-01-01")] * 15, dtype=object)
+
+
+def _at_dates(cell):
+    """New cells for a model that was fitted on dates."""
+    model = HGKRegressor("plain", random_state=0).fit(FRAME.assign(day=pd.date_range("2020", periods=30)), Y)
+    return lambda: model.predict(FRAME.assign(day=cell))
 
 
 def _of_dollars():
@@ -426,7 +461,22 @@ def _command_line():
     yield "texts for regression", hgk_fit("houses.csv", "--task", "regression", target="town"), SystemExit
     yield "nothing but the target", hgk_fit("only.csv"), SystemExit
     yield "infinite cells", hgk_fit("infinite.csv", "--task", "regression"), SystemExit
-    yield "a column of dates", hgk_fit("date.parquet"), SystemExit
+    yield "an encoding that is not that of the file", hgk_fit("latin1.csv", "--encoding", "ascii"), SystemExit
+    yield "an unknown encoding", hgk_fit("houses.csv", "--encoding", "latin9000"), SystemExit
+    yield "a comment mark that is none", hgk_fit("houses.csv", "--comment", '"'), SystemExit
+    yield "an order of dates that is none", hgk_fit("houses.csv", "--dates", "ymd"), SystemExit
+    yield "dates of which day or month may come first", hgk_fit("dates.csv"), SystemExit
+    yield "a column of durations", hgk_fit("times.parquet"), SystemExit
+    yield "damaged JSON", hgk_fit("broken.json"), SystemExit, "reason"
+    yield "JSON that is no table", hgk_fit("list.json"), SystemExit
+    yield "JSON of columns of different lengths", hgk_fit("columns.json"), SystemExit
+    yield "JSON without rows", hgk_fit("none.json"), SystemExit
+    yield "JSON that names a column twice", hgk_fit("twice.json"), SystemExit, "reason"
+    yield "a damaged Excel file", hgk_fit("broken.xlsx"), SystemExit, "reason"
+    yield "a zip file", hgk_fit("zipped.zip"), SystemExit
+    yield "an Excel file without the package that reads it", _sheet(ImportError("openpyxl")), SystemExit
+    yield "an Excel file that its package cannot read", _sheet(ValueError("no sheet")), SystemExit, "reason"
+    yield "a file of Excel before 2007", hgk_fit("old.xls"), SystemExit
     yield "an unknown column to drop", hgk_fit("houses.csv", "--drop", "twon"), SystemExit
     yield "a group without columns", hgk_fit("houses.csv", "--group", "town"), SystemExit
     yield "a group twice", hgk_fit("houses.csv", "--group", "a=age", "--group", "a=town"), SystemExit
@@ -471,10 +521,55 @@ def _command_line():
         command("predict", "compact.hgk", "houses.csv", "--interval", "0.9"),
         SystemExit,
     )
+    yield "--keep of an unknown column", command("predict", "price.hgk", "houses.csv", "--keep", "twon"), SystemExit
+    yield "--keep of a name of predictions", command("predict", "price.hgk", "ids.csv", "--keep", "lower"), SystemExit
+    yield "scores without a target", command("evaluate", "sold.hgk", "houses.csv"), SystemExit
+    yield "scores of a target that is not there", _scores("--target", "prise"), SystemExit
+    yield "scores of two targets for one output", _scores("--target", "price,age"), SystemExit
+    yield "scores of texts", _scores("--target", "town"), SystemExit
+    yield "scores at an interval of 90", _scores("--interval", "90"), SystemExit
+    yield (
+        "scores with intervals of classes",
+        command("evaluate", "sold.hgk", "houses.csv", "--target", "town", "--interval", "0.9"),
+        SystemExit,
+    )
+    yield (
+        "scores of unknown classes",
+        command("evaluate", "sold.hgk", "houses.csv", "--target", "town"),
+        SystemExit,
+    )
+    yield "scores in place of a file of yours", _scores("--out", "other.csv"), SystemExit
+    yield "a comparison with an unknown method", _comparison("--methods", "lightbgm"), SystemExit
+    yield "a comparison by an unknown metric", _comparison("--metric", "auc"), SystemExit
+    yield "a comparison of more folds than rows", _comparison("--folds", "40"), SystemExit
+    yield "a comparison in place of a file of yours", _comparison("--out", "other.csv"), SystemExit
+    yield "test rows that are not there", hgk_fit("houses.csv", "--test", "nowhere.csv"), SystemExit
+    yield "a table and test rows from one input", hgk_fit("-", "--test", "-"), SystemExit
+    yield "a model in place of its test rows", hgk_fit("houses.csv", "--test", "t.csv", "--out", "t.csv"), SystemExit
     yield "a row beyond the table", command("explain", "price.hgk", "--row", "99", "--data", "houses.csv"), SystemExit
     yield "a row that the model did not see", command("explain", "price.hgk", "--row", "99"), SystemExit
     yield "terms without a row", command("explain", "price.hgk", "--terms"), SystemExit
     yield "a table to explain without a row", command("explain", "price.hgk", "--data", "houses.csv"), SystemExit
+
+
+def _scores(*more):
+    return command("evaluate", "price.hgk", "houses.csv", *more)
+
+
+def _comparison(*more):
+    return command("compare", "houses.csv", "--target", "price", "--quiet", "--methods", "plain", *more)
+
+
+def _sheet(error):
+    def call():
+        with mock.patch.object(pd, "read_excel", side_effect=error):
+            hgk_fit("sheet.xlsx")()
+
+    return call
+
+
+def _of_levels():
+    return HGKQuantileRegressor("plain", quantiles=[0.1, 0.9], lam=1e-2, random_state=0).fit(X, Y)
 
 
 def _bench():
@@ -513,6 +608,29 @@ def _others():
         ValueError,
     )
     yield "report: a compact model", lambda: report(hgk.load("compact.hgk")), CompactModelError
+    yield "evaluate: something else than a model", lambda: evaluate(3, X, Y), TypeError
+    yield "evaluate: another number of labels", lambda: evaluate(fitted(), _towns(), Y[:9]), ValueError
+    yield "evaluate: a single label", lambda: evaluate(fitted(), _towns(), 3.5), ValueError
+    yield "evaluate: no labels", lambda: evaluate(fitted(), _towns(), Y * np.nan), ValueError
+    yield "evaluate: two labels for one output", lambda: evaluate(fitted(), _towns(), X[:, :2]), ValueError
+    yield "evaluate: a coverage of 90", lambda: evaluate(fitted(), _towns(), Y, coverage=90), ValueError
+    yield (
+        "evaluate: a coverage for classes",
+        lambda: evaluate(hgk.load("sold.hgk"), FRAME[["age", "height"]], Y > 1, coverage=0.9),
+        ValueError,
+    )
+    yield "evaluate: a coverage for quantiles", lambda: evaluate(_of_levels(), X, Y, coverage=0.9), ValueError
+    yield "evaluate: an unknown score", lambda: evaluate(fitted(), _towns(), Y)["rmsle"], ValueError
+    yield "compare: an unknown task", lambda: compare(X, Y, task="guess"), ValueError
+    yield "compare: several outputs", lambda: compare(X, X), ValueError
+    yield "compare: no labels", lambda: compare(X, Y * np.nan), ValueError
+    yield "compare: one class", lambda: compare(X, ["a"] * 30), ValueError
+    yield "compare: a class of one row", lambda: compare(X, ["a", *["b"] * 29]), ValueError
+    yield "compare: one fold", lambda: compare(X, Y, folds=1), ValueError
+    yield "compare: more folds than rows of any class", lambda: compare(X, list("abcdefghij") * 3, folds=4), ValueError
+    yield "compare: an unknown metric", lambda: compare(X, Y, metric="rmsle"), ValueError
+    yield "compare: no methods", lambda: compare(X, Y, []), ValueError
+    yield "compare: an unknown method", lambda: compare(X, Y, ["catbost"]), ValueError
     yield "displays: an unknown column", lambda: EffectDisplay.from_estimator(fitted(), columns=["twon"]), ValueError
 
 

@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 import hgk
 from hgk import cli
 from hgk.cli import demo, fit, progress, shared, tables
+from hgk.cli.dialect import Dialect
 from hgk.cli.rows import read_rows
 from hgk.cli.shared import Console
 from hgk.events import ClassesJudged, Counted, Event, Step, last
@@ -317,7 +318,7 @@ def test_numbers_in_a_column_of_texts_stay_texts_when_predicting(tmp_path):
     for name, write in {"n.csv": "to_csv", "n.parquet": "to_parquet"}.items():
         new = pd.DataFrame({"code": [7, 7], "x": [1.0, 2.0]})
         getattr(new, write)(tmp_path / name, index=False)
-        X = read_rows(model, str(tmp_path / name), None, None, [])
+        X = read_rows(model, str(tmp_path / name), Dialect(), [])
         np.testing.assert_array_equal(model.predict(X), model.predict(new.assign(code=["7", "7"])))
 
 
@@ -338,10 +339,10 @@ def test_dates_in_a_csv_are_remarked_on(tmp_path):
     frame.loc[:9, "iso"] = "unknown"
     frame.to_csv(tmp_path / "t.csv", index=False)
     notes = tables.read_table(tmp_path / "t.csv").of_columns
-    assert set(notes) == set(forms)
-    assert notes["de"].startswith("Column 'de' looks like dates, such as '25.01.2020', and is taken as text")
-    assert "--drop" in notes["iso"]
-    assert "'2020-02-04'" in notes["iso"]
+    assert set(notes) == {"iso", "de", "us", "short"}
+    assert notes["de"] == "Column 'de' is read as dates from texts such as '25.01.2020', with the day first."
+    assert notes["us"].endswith("with the month first.")
+    assert "; 10 cells such as 'unknown' counted as missing." in notes["iso"]
 
 
 def test_notes_come_before_the_fit_and_not_about_columns_that_are_not_used(call, tmp_path, monkeypatch):
@@ -358,7 +359,7 @@ def test_notes_come_before_the_fit_and_not_about_columns_that_are_not_used(call,
     monkeypatch.setattr(shared, "errors", Console(file=io.StringIO()))
     call("fit", tmp_path / "t.csv", "--target", "price", "--drop", "day", "--out", tmp_path / "m.hgk")
     assert seen[0].count("note: ") == 1
-    assert "note: Column 'shown' looks like dates" in seen[0]
+    assert "note: Column 'shown' is read as dates" in seen[0]
 
 
 @pytest.mark.parametrize(
@@ -545,7 +546,7 @@ def test_options_and_completion_are_offered():
     runner = CliRunner()
     said = runner.invoke(cli.app, ["--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output
     assert all(name in said for name in (*cli.COMMANDS, "completion"))
-    for command in ("fit", "predict", "explain", "info", "compress", "demo"):
+    for command in ("fit", "predict", "evaluate", "compare", "explain", "info", "compress", "demo"):
         assert runner.invoke(cli.app, [command, "--help"]).exit_code == 0
 
 
@@ -567,8 +568,19 @@ def test_the_help_imports_no_large_package():
 
 def test_the_options_of_the_documentation_exist(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    lines = re.findall(r"^    hgk (?:--debug )?(fit|predict|explain|info|compress|demo)(.*)$", PAGE, re.M)
-    assert {name for name, _ in lines} == {"fit", "predict", "explain", "info", "compress", "demo"}
+    lines = re.findall(
+        r"^    hgk (?:--debug )?(fit|predict|evaluate|compare|explain|info|compress|demo)(.*)$", PAGE, re.M
+    )
+    assert {name for name, _ in lines} == {
+        "fit",
+        "predict",
+        "evaluate",
+        "compare",
+        "explain",
+        "info",
+        "compress",
+        "demo",
+    }
     for name, rest in lines:
         said = call(name, "--help")[1]
         for option in re.findall(r"--[a-z-]+", rest.split("#")[0]):

@@ -416,7 +416,7 @@ LABELS = (Y.mean() < Y).astype(int)
         (HGKRegressor("plain", groups={"a": [0]}), X, Y, ValueError, "plain preset has its own kernel"),
         (HGKRegressor(groups={"a": [True]}), X, Y, ValueError, "names the column True"),
         (HGKRegressor(groups={"a": []}), X, Y, ValueError, "Group 'a' was given as"),
-        (HGKRegressor(), pd.DataFrame({"day": pd.date_range("2020", periods=30)}), Y, ValueError, "'day' holds dates"),
+        (HGKRegressor(), pd.DataFrame({"day": pd.to_timedelta(range(30), "D")}), Y, ValueError, "durations"),
         (HGKRegressor(groups={"a": [0, 9]}), X, Y, ValueError, "names the column 9"),
         (HGKRegressor(groups={"a": [0]}, architecture=isotropic(6)), X, Y, ValueError, "given together"),
     ],

@@ -138,7 +138,8 @@ def own_names(tree):
 
 
 # What can be added is registered under one name in every package; hgk.load and the bench's datasets.load are public.
-SHARED_NAMES = {"register", "load"}
+# A command is named as what it calls.
+SHARED_NAMES = {"register", "load", "evaluate", "compare"}
 
 
 def public_names(path):

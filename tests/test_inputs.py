@@ -17,6 +17,7 @@ from hgk.inputs import (
     Category,
     Column,
     ColumnSettings,
+    Date,
     Encoder,
     Numeric,
     Reader,
@@ -294,7 +295,7 @@ def test_missing_cells_need_no_imputer_and_can_carry_the_signal():
         (pd.DataFrame({"a": ["x", "y"] * 10, "b": [np.inf] * 20}), ValueError, "Column 'b' contains infinity"),
         (pd.DataFrame({"a": [{"k": 1}] * 20}), TypeError, "string or a number"),
         (pd.DataFrame({"a": ["x"], "b": [1.0]}), ValueError, "1 sample"),
-        (pd.DataFrame({"d": pd.date_range("2020", periods=20)}), ValueError, "holds dates"),
+        (pd.DataFrame({"d": pd.to_timedelta(np.arange(20), "h")}), ValueError, "holds times of day, durations"),
     ],
 )
 def test_bad_tables_get_a_sentence(table, error, sentence):
@@ -428,7 +429,7 @@ class Days(Column):
 
 @pytest.fixture
 def dates():
-    register(Days, before=Category)
+    register(Days, before=Date)
     yield
     COLUMN_KINDS.remove(Days)
 
@@ -494,7 +495,7 @@ def test_a_kind_that_files_cannot_hold_is_refused():
         TypeError, match=r"Loose was registered, which model files cannot hold; declare it by hgk\.stor"
     ):
         register(type("Loose", (Days,), {}))
-    assert [kind.__name__ for kind in COLUMN_KINDS] == ["Numeric", "Category"]
+    assert [kind.__name__ for kind in COLUMN_KINDS] == ["Numeric", "Date", "Category"]
 
 
 def test_what_is_shown_is_what_was_read():

@@ -1,6 +1,6 @@
 """The command line: parses, calls, prints.
 
-    hgk fit | predict | explain | info | compress | demo
+    hgk fit | predict | evaluate | compare | explain | info | compress | demo
     hgk bench list | run | table | figures | page
 
 Results go to standard output; notes, progress and errors to standard error. Exit codes: 0 success; 1 some runs of a
@@ -27,6 +27,8 @@ from hgk.texts import printable
 COMMANDS = {
     "fit": "Fit a model to a table and write it to a file.",
     "predict": "Predict the rows of a table.",
+    "evaluate": "Score a model on a labelled table, and compare with what its fit had promised.",
+    "compare": "Cross-validate hgk beside a plain SVM, a random forest and boosting, all on the same folds.",
     "explain": "Show which columns matter, and which interact; or, for one row, the reasons for its prediction.",
     "info": "Tell what a model file holds, without loading the model.",
     "compress": "Write the same model on fewer rows: faster predictions, a smaller file.",

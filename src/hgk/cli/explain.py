@@ -10,10 +10,9 @@ import typer
 from rich.table import Table as Listing
 
 from hgk.cli import tables
+from hgk.cli.dialect import DETECTED, Dialect, reads_tables
 from hgk.cli.rows import read_rows, training_row
 from hgk.cli.shared import (
-    DecimalOption,
-    DelimiterOption,
     JsonOption,
     ModelArgument,
     QuietOption,
@@ -47,6 +46,7 @@ TermsOption = Annotated[
 ]
 
 
+@reads_tables
 def explain(
     model: ModelArgument,
     row: RowOption = None,
@@ -54,8 +54,7 @@ def explain(
     top: TopOption = 5,
     kernel: KernelOption = False,
     terms: TermsOption = False,
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = None,
+    dialect: Dialect = DETECTED,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -70,7 +69,7 @@ def explain(
         if row is None:
             said = columns_explained(fitted, notes)
         else:
-            said = row_explained(fitted, _one_row(fitted, row, data, delimiter, decimal, notes), top, terms, notes)
+            said = row_explained(fitted, _one_row(fitted, row, data, dialect, notes), top, terms, notes)
         if kernel:
             said |= {"kernel": kernel_explained(fitted)}
     if as_json:
@@ -191,13 +190,11 @@ def _show_kernel(said: dict[str, Any], most: int) -> None:
 # ---------------------------------------------------------------------------------------------------------- one row
 
 
-def _one_row(
-    model: HGKEstimator, row: int, data: str | None, delimiter: str | None, decimal: str | None, notes: list[str]
-) -> Any:
+def _one_row(model: HGKEstimator, row: int, data: str | None, dialect: Dialect, notes: list[str]) -> Any:
     """Row number ``row`` of a table, or of the training rows."""
     if data is None:
         return training_row(model, row)
-    X = read_rows(model, data, delimiter, decimal, notes)
+    X = read_rows(model, data, dialect, notes)
     if row >= len(X):
         raise Unusable(f"--row {row} was given and the table has {len(X)} rows; give one from 0 to {len(X) - 1}.")
     return X[row : row + 1]

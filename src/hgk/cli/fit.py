@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
 import re
 import time
@@ -18,12 +17,13 @@ import pandas as pd
 import typer
 
 from hgk.cli import tables
+from hgk.cli.dialect import DETECTED, Dialect, reads_tables
+from hgk.cli.evaluate import show_scores
 from hgk.cli.info import error_line, matter_line
+from hgk.cli.labelled import LabelledRows, labelled_rows
 from hgk.cli.progress import watched
 from hgk.cli.shared import (
     DataArgument,
-    DecimalOption,
-    DelimiterOption,
     DeviceOption,
     ForceOption,
     JsonOption,
@@ -34,6 +34,7 @@ from hgk.cli.shared import (
     check_outputs,
     errors,
     interruptible,
+    named_columns,
     print_json,
     refusals,
     say,
@@ -41,7 +42,7 @@ from hgk.cli.shared import (
     warnings_noted,
 )
 from hgk.estimators import HGKClassifier, HGKEstimator, HGKQuantileRegressor, HGKRegressor
-from hgk.insight import plain_remark, verdict
+from hgk.insight import Assessment, evaluate, plain_remark, verdict
 from hgk.learners import PRESETS
 from hgk.report.web import is_page
 from hgk.storage import is_model, save
@@ -77,9 +78,13 @@ QuantilesOption = Annotated[str | None, typer.Option(help="Predict quantiles: 0.
 TimeBudgetOption = Annotated[str | None, typer.Option(help="About how long the fit may take: 90, 90s, 2m, 1h30m.")]
 SeedOption = Annotated[int, typer.Option(min=0, help="The same seed gives the same model.")]
 CompactOption = Annotated[bool, typer.Option("--compact", help="Leave out what predictions do not need.")]
+TestOption = Annotated[
+    str | None, typer.Option("--test", help="A labelled table to score the model on after the fit, and in the report.")
+]
 ReportOption = Annotated[Path | None, typer.Option(help="Also write a page that explains the model.")]
 
 
+@reads_tables
 def fit(
     data: DataArgument,
     target: TargetOption,
@@ -96,8 +101,8 @@ def fit(
     seed: SeedOption = 0,
     compact: CompactOption = False,
     report: ReportOption = None,
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = None,
+    test: TestOption = None,
+    dialect: Dialect = DETECTED,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     force: ForceOption = False,
@@ -106,21 +111,21 @@ def fit(
     check_device(device)
     seconds = None if time_budget is None else duration(time_budget)
     write_page = _page_writer(report, f"{target}, from {'standard input' if data == '-' else Path(data).name}")
-    _check_files(data, out, report, force)
-    rows = _read(tables.read_table(data, delimiter, decimal), target, task, drop)
+    _check_files(data, out, report, force, test)
+    rows = labelled(tables.read_table(data, **vars(dialect)), target, task, drop)
     model = _estimator(str(preset), rows.labels.classes, loss, tau, quantiles)
     model.set_params(groups=_groups(group, rows.X), time_budget=seconds, device=device, random_state=seed)
     outcome = _learn(model, rows, seconds, silent=quiet or as_json)
     _save(model, out, target, compact, force)
     said = {"model": str(out), "report": None if report is None else str(report), "target": target}
     said |= _results(model, rows, outcome, out)
+    tested = None if test is None else _tested(model, test, target, dialect, out)
     with interruptible(f"{out} is written, the report is not"), refusals():
-        write_page(model)
+        write_page(model, tested)
     if as_json:
-        print_json(said)
+        print_json(said if tested is None else said | {"test": tested.as_dict()})
     elif not quiet:
-        tell(outcome.notes)
-        _show(said)
+        _show(said, outcome, tested)
 
 
 # ------------------------------------------------------------------------------------------- what is to be fitted
@@ -136,7 +141,8 @@ class Labelled:
     notes: list[str]
 
 
-def _read(table: tables.Table, target: str, task: str, drop: Sequence[str] | None) -> Labelled:
+def labelled(table: tables.Table, target: str, task: str, drop: Sequence[str] | None) -> Labelled:
+    """The columns to predict from, and the labels to predict."""
     tables.column(table.frame, target, "The target")
     table.check([target])
     labels = tables.target_of(table.frame[target], task)
@@ -184,25 +190,28 @@ def _groups(given: Sequence[str] | None, X: pd.DataFrame) -> dict[str, list[str]
 
 def _columns(given: Sequence[str] | None, frame: pd.DataFrame, what: str) -> list[str]:
     """Names separated by commas; a name that contains one is quoted."""
-    names = [name.strip() for text in given or () for name in next(csv.reader([text], skipinitialspace=True)) if name]
-    return [tables.column(frame, name, f"{what}:") for name in dict.fromkeys(names)]
+    return [tables.column(frame, name, f"{what}:") for name in named_columns(given)]
 
 
-def _check_files(data: str, out: Path, report: Path | None, force: bool) -> None:
+def _check_files(data: str, out: Path, report: Path | None, force: bool, test: str | None = None) -> None:
     outputs = [Output("--out", out, "a model file of hgk", is_model)]
     outputs += [] if report is None else [Output("--report", report, "a page of hgk", is_page)]
-    check_outputs(outputs, {"DATA": data}, force)
+    check_outputs(outputs, {"DATA": data, "--test": test}, force)
+    if test == "-" and data == "-":
+        raise Unusable("Both DATA and --test are standard input; give a file for one of them.")
+    if test not in (None, "-") and not Path(str(test)).exists():
+        raise Unusable(f"--test {test} is not there; give a table with the same columns and labels.")
 
 
-def _page_writer(path: Path | None, title: str) -> Callable[[HGKEstimator], Any]:
+def _page_writer(path: Path | None, title: str) -> Callable[[HGKEstimator, Tested | None], Any]:
     """What writes the report, if there shall be one; say before the fit that a package is missing."""
     if path is None:
-        return lambda model: None
+        return lambda model, tested: None
     try:
         write_report = importlib.import_module("hgk.report.page").write_report
     except ModuleNotFoundError as error:
         raise Unusable(f"--report needs {error.name}; pip install the package, or leave --report out.") from error
-    return lambda model: write_report(model, path, title=title)
+    return lambda model, tested: write_report(model, path, *(tested.rows.known if tested else ()), title=title)
 
 
 def _estimator(preset: str, classes: bool, loss: str | None, tau: float, quantiles: str | None) -> HGKEstimator:
@@ -248,6 +257,24 @@ def _learn(model: HGKEstimator, rows: Labelled, seconds: float | None, silent: b
     return Outcome(time.monotonic() - begun, bool(stopped), notes)
 
 
+@dataclass(frozen=True)
+class Tested:
+    """Rows of --test, and the scores on them."""
+
+    rows: LabelledRows
+    told: Assessment
+
+    def as_dict(self) -> dict[str, Any]:
+        return self.told.as_dict() | {"notes": self.rows.notes}
+
+
+def _tested(model: HGKEstimator, test: str, target: str, dialect: Dialect, out: Path) -> Tested:
+    with interruptible(f"{out} is written, the test rows are not scored"):
+        rows = labelled_rows(model, test, [target], dialect)
+        with warnings_noted(rows.notes):
+            return Tested(rows, evaluate(model, rows.X, rows.y))
+
+
 def _save(model: HGKEstimator, out: Path, target: str, compact: bool, force: bool) -> None:
     task = TaskName.classification if model.model_.target.classes else TaskName.regression
     with suppress(KeyboardInterrupt, MemoryError):  # the file keeps the importance of columns, where it is known
@@ -291,7 +318,8 @@ def _leave_one_out(model: HGKEstimator, y: np.ndarray) -> dict[str, float]:
 LEAVE_ONE_OUT = {"rmse": "RMSE", "r2": "R²", "accuracy": "accuracy"}
 
 
-def _show(said: dict[str, Any]) -> None:
+def _show(said: dict[str, Any], outcome: Outcome, tested: Tested | None) -> None:
+    tell(outcome.notes)
     if said["error"] is not None:
         say(error_line(said["error"], said["classes"], said["outputs"]))
     if said["leave_one_out"]:
@@ -305,3 +333,6 @@ def _show(said: dict[str, Any]) -> None:
     say(f"model in {said['model']}")
     if said["report"]:
         say(f"report in {said['report']}")
+    if tested is not None:
+        tell(tested.rows.notes)
+        show_scores(tested.told)

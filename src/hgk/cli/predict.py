@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -11,11 +12,10 @@ import pandas as pd
 import typer
 
 from hgk.cli import tables
-from hgk.cli.rows import read_rows
+from hgk.cli.dialect import DETECTED, Dialect, reads_tables
+from hgk.cli.rows import model_columns, table_for
 from hgk.cli.shared import (
     DataArgument,
-    DecimalOption,
-    DelimiterOption,
     DeviceOption,
     ForceOption,
     JsonOption,
@@ -26,6 +26,7 @@ from hgk.cli.shared import (
     check_device,
     check_outputs,
     interruptible,
+    named_columns,
     print_json,
     say,
     tell,
@@ -49,9 +50,14 @@ BoundsOption = Annotated[
         "as 0:100, or 0: for an open end."
     ),
 ]
+KeepOption = Annotated[
+    list[str] | None,
+    typer.Option("--keep", help="Columns of DATA to write next to the predictions, such as an id; by commas."),
+]
 ProbaOption = Annotated[bool, typer.Option("--proba", help="Add a probability per class.")]
 
 
+@reads_tables
 def predict(
     model: ModelArgument,
     data: DataArgument,
@@ -60,9 +66,9 @@ def predict(
     interval_method: MethodOption = "adaptive",
     interval_bounds: BoundsOption = None,
     proba: ProbaOption = False,
+    keep: KeepOption = None,
     device: DeviceOption = "cpu",
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = None,
+    dialect: Dialect = DETECTED,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     force: ForceOption = False,
@@ -73,15 +79,21 @@ def predict(
     _check_asked(fitted, interval, proba)
     how = Bounded(interval, interval_method, _bounds(interval_bounds))
     how.check(interval_bounds)
+    kept = _kept_names(keep, fitted)
     if out != "-":
         tables.check_ending(out)
-        check_outputs([predictions_at(Path(out))], {"MODEL": model, "DATA": data}, force)
+        check_outputs([predictions_at(Path(out), kept)], {"MODEL": model, "DATA": data}, force)
     notes: list[str] = []
-    X = read_rows(fitted, data, delimiter, decimal, notes)
+    table = table_for(fitted, data, dialect, keep=kept)
+    for name in kept:
+        tables.column(table.frame, name, "--keep:")
+    X = model_columns(fitted, table, notes)
     with interruptible("nothing was written"), warnings_noted(notes):
         frame = _predictions(fitted, X, how, proba)
+    frame = pd.concat([table.kept[kept], frame], axis=1) if kept else frame
     if as_json and out == "-":
-        print_json(frame.to_dict("records"))
+        columns = [_for_json(frame[name]) for name in frame.columns]
+        print_json([dict(zip(frame.columns, row, strict=True)) for row in zip(*columns, strict=True)])
         return
     tables.write_table(frame, out)
     if as_json:
@@ -102,6 +114,10 @@ def _check_asked(model: HGKEstimator, interval: float | None, proba: bool) -> No
         raise Unusable(f"--interval {interval:g} was given; a number between 0 and 1 is expected, such as 0.9.")
     if proba and not classes:
         raise Unusable("--proba was given with a regression; give --interval 0.9 to see how certain it is.")
+
+
+# The names of columns of predictions.
+PREDICTED_NAMES = re.compile(r"(prediction|lower|upper)( \d+)?|quantile [\d.e+-]+|probability of .*", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -135,13 +151,28 @@ def _bounds(text: str | None) -> str | tuple[float | None, float | None] | None:
     return low, high
 
 
-def predictions_at(path: Path) -> Output:
-    """A table that has only columns of predictions may be overwritten by predictions."""
-    known = re.compile(r"(prediction|lower|upper)( \d+)?|quantile [\d.e+-]+|probability of .*", re.DOTALL)
+def _kept_names(given: list[str] | None, model: HGKEstimator) -> list[str]:
+    kept = named_columns(given)
+    for name in kept:
+        if PREDICTED_NAMES.fullmatch(name):
+            raise Unusable(f"--keep names {name!r}, which is a name of predictions; give that column another name.")
+    if kept and not hasattr(model, "feature_names_in_"):
+        raise Unusable("--keep was given with a model that knows no names of columns; fit it on a table with names.")
+    return kept
+
+
+def _for_json(column: pd.Series) -> list[Any]:
+    """Texts, numbers and truth values as they are, missing cells as None, anything else as text."""
+    cells = zip(column.tolist(), column.isna().tolist(), strict=True)
+    return [None if gone else v if isinstance(v, str | int | float) else str(v) for v, gone in cells]
+
+
+def predictions_at(path: Path, kept: Sequence[str] = ()) -> Output:
+    """A table that has only columns of predictions, and of those kept, may be overwritten by predictions."""
 
     def ours(file: BinaryIO) -> bool:
-        names = tables.names_in(file, path)
-        return bool(names) and all(known.fullmatch(name) for name in names)
+        names = [name for name in tables.names_in(file, path) if name not in kept]
+        return bool(names) and all(PREDICTED_NAMES.fullmatch(name) for name in names)
 
     return Output("--out", path, "a table of predictions by hgk", ours)
 

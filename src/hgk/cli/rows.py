@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from hgk.cli import tables
+from hgk.cli.dialect import Dialect
 from hgk.cli.shared import Unusable
 from hgk.estimators import HGKEstimator
 from hgk.inputs import is_mixed
 
 
-def read_rows(model: HGKEstimator, data: str, delimiter: str | None, decimal: str | None, notes: list[str]) -> Any:
+def read_rows(model: HGKEstimator, data: str, dialect: Dialect, notes: list[str]) -> Any:
     """The model's columns of a table: a frame, or an array where the model knows no names."""
+    return model_columns(model, table_for(model, data, dialect), notes)
+
+
+def table_for(
+    model: HGKEstimator,
+    data: str,
+    dialect: Dialect,
+    text: Collection[str] = (),
+    keep: Collection[str] = (),
+) -> tables.Table:
+    """A table, its columns read as those of the training table; ``text`` names further columns of texts."""
     reader = model.model_.inputs.reader
     marks = reader.marks
-    table = tables.read_table(data, delimiter, decimal, [name for name in reader.names if name not in marks], marks)
-    table.check(list(marks))
+    texts = [*(name for name in reader.names if name not in marks), *text]
+    return tables.read_table(data, text=texts, marks=marks, keep=keep, **vars(dialect))
+
+
+def model_columns(model: HGKEstimator, table: tables.Table, notes: list[str], others: Collection[str] = ()) -> Any:
+    """The model's columns; ``others`` are left out where the model knows no names."""
+    reader = model.model_.inputs.reader
+    table.check(list(reader.marks))
     notes += table.notes_on(reader.names)
     names = list(model.feature_names_in_) if hasattr(model, "feature_names_in_") else None
-    return _as_fitted(model, tables.fitted_columns(table.frame, names, model.n_features_in_))
+    frame = table.frame if names else table.frame.drop(columns=list(others))
+    return _as_fitted(model, tables.fitted_columns(frame, names, model.n_features_in_))
 
 
 def training_row(model: HGKEstimator, row: int) -> Any:

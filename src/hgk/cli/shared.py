@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import stat
@@ -27,10 +28,6 @@ console, errors = Console(highlight=False), Console(stderr=True, highlight=False
 DataArgument = Annotated[
     str, typer.Argument(help="CSV, Parquet, Arrow or Feather, gzipped or not; - for standard input.")
 ]
-DecimalOption = Annotated[str | None, typer.Option(help="Decimal mark of a CSV, . or , ; detected if not given.")]
-DelimiterOption = Annotated[
-    str | None, typer.Option(help="Delimiter of a CSV, one character or tab; detected if not given.")
-]
 DeviceOption = Annotated[str, typer.Option(help=f"Where to compute: {DEVICES}.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Also overwrite files that this command did not make.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs to read.")]
@@ -39,6 +36,12 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print no notes
 
 
 EXPECTED += [ModelFileError, WriteError]
+
+
+def named_columns(given: Iterable[str] | None) -> list[str]:
+    """Names separated by commas, each once; a name that contains a comma is quoted."""
+    names = [name.strip() for text in given or () for name in next(csv.reader([text], skipinitialspace=True)) if name]
+    return list(dict.fromkeys(names))
 
 
 @contextmanager
@@ -108,8 +111,12 @@ def rich_cell(text: object) -> Text:
 
 def print_json(document: Any) -> None:
     """Print JSON, with null for NaN and infinity, and with control characters escaped."""
+    typer.echo(json_text(document))
+
+
+def json_text(document: Any) -> str:
     text = json.dumps(_plain(document), ensure_ascii=False)
-    typer.echo(STEERING.sub(lambda c: f"\\u{ord(c[0]):04x}", text))
+    return STEERING.sub(lambda c: f"\\u{ord(c[0]):04x}", text)
 
 
 def _plain(value: Any) -> Any:

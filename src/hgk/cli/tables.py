@@ -1,9 +1,10 @@
-"""Reading and writing tables: CSV of any dialect, Parquet, Arrow, Feather, gzip, standard input.
+"""Reading and writing tables: CSV of any dialect, Parquet, Arrow, Feather, JSON, Excel, gzip, standard input.
 
 The format is recognised by the content of a file, not by its name. The delimiter of a CSV is the one of ``, ; tab |``
 that splits the first lines most evenly into the most cells. Decimal and thousands marks are detected column by column
-(:mod:`hgk.inputs.numerals`); where a column is ambiguous, the other columns or ``--decimal`` decide, or the user is
-asked. Errors are a :class:`TableError` of one sentence; anything unusual is a note.
+(:mod:`hgk.inputs.numerals`), and so is the order of day and month (:mod:`hgk.inputs.dates`); where a column is
+ambiguous, the other columns or ``--decimal`` and ``--dates`` decide, or the user is asked. Errors are a
+:class:`TableError` of one sentence; anything unusual is a note.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from numbers import Real
@@ -30,7 +31,24 @@ import pandas as pd
 
 from hgk.arrays import available_memory, gibibytes
 from hgk.cli.expected import EXPECTED
-from hgk.inputs import INEXACT, Marks, Reading, cut, id_remark, is_id, numbers, reading, readings, text_remark
+from hgk.cli.formats import FormatError, json_table, sheet
+from hgk.inputs import (
+    DATE_ORDERS,
+    INEXACT,
+    DateForm,
+    Marks,
+    Reading,
+    cut,
+    date_reading,
+    date_readings,
+    id_remark,
+    is_id,
+    moments,
+    no_numbers,
+    numbers,
+    reading,
+    readings,
+)
 from hgk.storage import SentenceError, columnar, open_regular, printable, write_atomically
 
 DELIMITERS = ",;\t|"
@@ -48,18 +66,22 @@ class TableError(SentenceError):
     """A table that cannot be used; the message is one sentence."""
 
 
-EXPECTED.append(TableError)
+EXPECTED += [TableError, FormatError]
 
 
 @dataclass
 class Table:
-    """A frame, notes on its lines and columns, the marks of columns read from texts, and questions to the user."""
+    """A frame, notes on its lines and columns, the marks of columns read from texts, and questions to the user.
+
+    ``kept`` are columns as the file has them: of a CSV texts, of others the types that they have there.
+    """
 
     frame: pd.DataFrame
     of_lines: list[str] = field(default_factory=list)
     of_columns: dict[str, str] = field(default_factory=dict)
-    marks: dict[str, Marks] = field(default_factory=dict)
+    marks: dict[str, Marks | DateForm] = field(default_factory=dict)
     unclear: dict[str, str] = field(default_factory=dict)
+    kept: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def notes(self) -> list[str]:
@@ -84,12 +106,17 @@ def read_table(
     delimiter: str | None = None,
     decimal: str | None = None,
     text: Collection[str] = (),
-    marks: Mapping[str, Marks] | None = None,
+    marks: Mapping[str, Marks | DateForm] | None = None,
+    keep: Collection[str] = (),
+    encoding: str | None = None,
+    comment: str | None = None,
+    dates: str | None = None,
 ) -> Table:
     """A table from a file, or from standard input where ``path`` is "-".
 
     ``text`` names columns whose cells are texts even where they look like numbers; ``marks`` are those of columns of
-    numbers when a model was fitted.
+    numbers when a model was fitted; ``keep`` names columns that are wanted as the file has them, too. The other
+    arguments are those of :class:`hgk.cli.dialect.Dialect`.
     """
     name = "standard input" if str(path) == "-" else str(path)
     content = _bytes(path, name)
@@ -97,12 +124,14 @@ def read_table(
         content = _unzipped(content, name)
     if not content.strip():
         raise TableError(f"{name} is empty; give a table with a line of names and at least two rows.")
-    binary = _columnar(content, name)
-    if binary is None:
-        table = _csv(_decoded(content, name), name, delimiter, decimal, text, marks or {})
+    table = _not_csv(content, name, keep, encoding)
+    if table is None:
+        lines = _uncommented(_decoded(content, name, encoding), comment)
+        table = _csv(lines, name, delimiter, decimal, text, marks or {}, keep)
     else:
-        table = Table(_as_text(binary, text))
+        table.frame = _as_text(table.frame, text)
         _read_texts(table, _texts(table.frame, text), marks or {}, decimal or "", bool(decimal), silent=False)
+    _read_dates(table, text, _given_order(dates))
     if not len(table.frame):
         raise TableError(f"{name} has names of columns and no rows; give at least one row.")
     return table
@@ -138,15 +167,40 @@ def _unzipped(content: bytes, name: str) -> bytes:
         raise TableError(f"{name} is a damaged gzip file ({_one_line(error)}); take another copy.") from error
 
 
-def _columnar(content: bytes, name: str) -> pd.DataFrame | None:
-    """Parquet, Feather, Arrow's files and streams; None for anything else."""
+def _not_csv(content: bytes, name: str, keep: Collection[str], encoding: str | None) -> Table | None:
+    """Columnar files, sheets and JSON, whose cells have types; None for anything else."""
+    columnar_parts = _columnar(content, name, lambda arrow: (_framed(arrow), _kept(arrow, keep)))
+    if columnar_parts is not None:
+        return Table(columnar_parts[0], kept=columnar_parts[1])
+    frame = sheet(content, name, available_memory() // COPIES)
+    if frame is None and content.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"[", b"{"):
+        frame = json_table(_decoded(content, name, encoding), name)
+    if frame is None:
+        return None
+    frame.columns = pd.Index([str(c).strip() for c in frame.columns])
+    _refuse_duplicates(list(frame.columns), name)
+    return Table(frame, kept=frame[[c for c in frame.columns if c in keep]])
+
+
+def _framed(arrow: Any) -> pd.DataFrame:
+    return arrow.to_pandas().reset_index(drop=True)
+
+
+def _kept(arrow: Any, keep: Collection[str]) -> pd.DataFrame:
+    """Columns in the types of the file, which pandas' own would change where cells are missing."""
+    columns = {name: arrow.column(name) for name in keep if name in arrow.column_names}
+    return pd.DataFrame({name: pd.Series(pd.arrays.ArrowExtensionArray(cells)) for name, cells in columns.items()})
+
+
+def _columnar(content: bytes, name: str, take: Callable[[Any], Any] = _framed) -> Any:
+    """What is taken from Parquet, Feather, Arrow's files and streams; None for anything else."""
     kind = columnar.file_kind(content)
     if kind is None:
         return None
     try:
         table = columnar.read_columnar(content, available_memory() // COPIES)
         _refuse_duplicates(table.column_names, name)
-        return table.to_pandas().reset_index(drop=True)
+        return take(table)
     except ModuleNotFoundError as error:
         raise TableError(f"{name} is a {kind} file, which needs pyarrow; pip install 'hgk[cli]'.") from error
     except columnar.TooLarge as error:
@@ -169,15 +223,21 @@ def _as_text(frame: pd.DataFrame, text: Collection[str]) -> pd.DataFrame:
     return frame
 
 
-def _decoded(content: bytes, name: str) -> str:
+def _decoded(content: bytes, name: str, given: str | None = None) -> str:
+    if given is not None:
+        _check_encoding(given)
     # UTF-32 first: its mark begins with that of UTF-16
     marks = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
     encoding = next((encoding for mark, encoding in marks.items() if content.startswith(mark)), "utf-8-sig")
     try:
-        text = content.decode(encoding)
-    except UnicodeDecodeError as error:
+        text = content.decode(given or encoding)
+    except UnicodeError as error:
+        where = f" (byte {error.start})" if isinstance(error, UnicodeDecodeError) else ""
+        if given is not None:
+            raise TableError(f"{name} is no text in the encoding {given}{where}; give another --encoding.") from error
         raise TableError(
-            f"{name} is neither UTF-8 text nor Parquet, Arrow or Feather (byte {error.start}); save it as UTF-8."
+            f"{name} is neither UTF-8 text nor Parquet, Arrow or Feather{where}; save it as UTF-8, or give its "
+            "encoding, such as --encoding cp1252."
         ) from error
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
@@ -188,13 +248,38 @@ def _decoded(content: bytes, name: str) -> str:
     return text
 
 
+def _check_encoding(given: str) -> None:
+    try:
+        "".encode(given)
+    except (LookupError, ValueError) as error:
+        raise TableError(
+            f"--encoding {given!r} was given; one such as utf-8, latin-1 or cp1252 is expected."
+        ) from error
+
+
+def _uncommented(text: str, comment: str | None) -> str:
+    """Without the lines that begin with a comment mark, unless they are within quotes."""
+    if comment is None:
+        return text
+    if not comment.strip() or any(c in comment for c in '"\r\n'):
+        raise TableError(f"--comment {comment!r} was given; the beginning of a line is expected, such as '#'.")
+    kept, quoted = [], False
+    for line in text.splitlines(keepends=True):
+        if not quoted and line.lstrip().startswith(comment):
+            continue
+        kept.append(line)
+        quoted ^= line.count('"') % 2 == 1
+    return "".join(kept)
+
+
 def _csv(
     text: str,
     name: str,
     delimiter: str | None,
     decimal: str | None,
     as_text: Collection[str],
-    marks: Mapping[str, Marks],
+    marks: Mapping[str, Marks | DateForm],
+    keep: Collection[str] = (),
 ) -> Table:
     given = _given_delimiter(delimiter)
     delimiter, first_rows = _first_rows(text, name, given)
@@ -208,6 +293,8 @@ def _csv(
             doubtful = _doubtful(frame, text, delimiter, hint, marks) - set(as_text)
             places = [i for i, c in enumerate(frame.columns) if c in doubtful]
             written = _parsed(text, delimiter, dtype=str, usecols=places) if places else frame[[]]
+            wanted = [i for i, c in enumerate(frame.columns) if c in keep]
+            kept = _parsed(text, delimiter, dtype=str, na_filter=False, usecols=wanted) if wanted else frame[[]]
     except TableError:
         raise
     except (pd.errors.ParserWarning, ValueError, OverflowError) as error:  # pandas' errors are ValueErrors
@@ -215,7 +302,7 @@ def _csv(
             f"{name} is no even table with the delimiter {delimiter!r} ({_one_line(error)}); correct that line, or "
             "give --delimiter."
         ) from error
-    table = Table(frame, _short_rows(text, first_rows, delimiter))
+    table = Table(frame, _short_rows(text, first_rows, delimiter), kept=kept)
     texts = _texts(frame, as_text) | _texts(written, ())
     _read_texts(table, texts, marks, hint, bool(decimal), silent=True)
     return table
@@ -258,7 +345,7 @@ def _proven(frame: pd.DataFrame, rows: Sequence[Sequence[str]], as_text: Collect
     return proven.pop() if len(proven) == 1 else ""
 
 
-def _doubtful(frame: pd.DataFrame, text: str, delimiter: str, hint: str, marks: Mapping[str, Marks]) -> set[str]:
+def _doubtful(frame: pd.DataFrame, text: str, delimiter: str, hint: str, marks: Mapping[str, Any]) -> set[str]:
     """Columns of numbers that pandas may have misread, and that must be looked at as texts.
 
     Codes with leading zeros; whole numbers beyond 2^53, which missing cells turn into floats; numbers whose dot may be
@@ -312,7 +399,7 @@ def _is_text(column: pd.Series) -> bool:
 
 
 def _read_texts(
-    table: Table, texts: Mapping[str, TextCells], marks: Mapping[str, Marks], hint: str, asked: bool, silent: bool
+    table: Table, texts: Mapping[str, TextCells], marks: Mapping[str, Any], hint: str, asked: bool, silent: bool
 ) -> None:
     """Replace columns of texts that are numbers by numbers.
 
@@ -337,6 +424,43 @@ def _read_texts(
         plain = r.marks is not None and r.lacking is None and not r.borrowed and replace(r.marks, decimal="") == Marks()
         if not (plain and (silent or name in marks)) and (note := _note(name, r, cells)):
             table.of_columns[name] = note
+
+
+def _given_order(dates: str | None) -> str:
+    if dates is not None and dates not in DATE_ORDERS:
+        raise TableError(f"--dates {dates!r} was given; dmy (the day first) or mdy (the month first) is expected.")
+    return dates or ""
+
+
+def _read_dates(table: Table, as_text: Collection[str], order: str) -> None:
+    """Notes and questions on texts that are dates; the model itself reads them, as they are.
+
+    ``as_text`` are columns that a fitted model knows how to read; ``order`` is what the user has said.
+    """
+    texts = {name: cells for name, cells in _texts(table.frame, as_text).items() if name not in table.unclear}
+    plain = [name for name, cells in texts.items() if no_numbers(reading(list(cells)))]
+    found = date_readings([texts[name] for name in plain], [order] * len(plain))
+    for name, r in zip(plain, found, strict=True):
+        assert r is not None
+        if r.unclear:
+            table.unclear[name] = r.question(f"Column {name!r}", "give --dates dmy or --dates mdy")
+        if r.form is not None:
+            table.marks[name] = r.form
+        if r.dates:
+            table.of_columns.pop(name, None)  # dates may differ in every row, and are no ids
+        if note := replace(r, borrowed=r.borrowed and not order).remark(name):
+            table.of_columns[name] = note
+
+
+def with_dates(frame: pd.DataFrame, marks: Mapping[str, Marks | DateForm]) -> pd.DataFrame:
+    """The frame with times in the place of the texts that are dates, so that parts of it are read alike."""
+    times = {}
+    for name in [name for name in frame.columns if isinstance(marks.get(name), DateForm)]:
+        cells = list(TextCells(frame[name]))
+        zoned = date_reading(cells, cast(DateForm, marks[name]).order).zoned
+        values = np.round(moments(cells, cast(DateForm, marks[name]), zoned)[0] * 1e6)
+        times[name] = pd.to_datetime(pd.Series(values, index=frame.index), unit="us", utc=zoned)
+    return frame.assign(**times)
 
 
 def _read_rightly(r: Reading) -> bool:
@@ -383,7 +507,7 @@ def _note(name: str, r: Reading, cells: Sequence[str | None]) -> str:
         return said
     present = np.array([c for c in cells if c is not None], dtype=object)
     distinct = len(set(present))
-    said = text_remark(name, present) or (id_remark(name, distinct) if is_id(distinct, len(present)) else said)
+    said = id_remark(name, distinct) if is_id(distinct, len(present)) else said
     return said.replace("leave it out", "leave it out with --drop")
 
 

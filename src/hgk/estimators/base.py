@@ -23,7 +23,7 @@ from hgk.estimators import checks, parameters
 from hgk.estimators.fitted import FittedAttributes
 from hgk.estimators.preparation import Prepared, check_size, device_for, executor_for, inputs_of, prepare_table, task_of
 from hgk.events import BoundsFound, Event, GridChosen, LamChosen
-from hgk.inputs import Marks, is_mixed, precision_remarks, split
+from hgk.inputs import DateForm, Marks, is_mixed, precision_remarks, split
 from hgk.kernels import Architecture, grouped
 from hgk.learners import PRESETS, Given, Learner, Wanted
 from hgk.losses import LeastSquares, Loss
@@ -59,7 +59,7 @@ class HGKEstimator(FittedAttributes, BaseEstimator, ABC):
 
     _multi_output, _y_numeric = False, True
     # of columns that were read from texts before they came to fit, by name
-    _marks: Mapping[str, Marks] | None = None
+    _marks: Mapping[str, Marks | DateForm] | None = None
 
     @abstractmethod
     def make_loss(self) -> Loss:
@@ -222,8 +222,8 @@ class HGKEstimator(FittedAttributes, BaseEstimator, ABC):
         _warn(prepared.remarks, 5)
         return prepared
 
-    def written_as(self, marks: Mapping[str, Marks]) -> HGKEstimator:
-        """Tell the next fit the marks with which a file wrote the numbers of its columns, by name."""
+    def written_as(self, marks: Mapping[str, Marks | DateForm]) -> HGKEstimator:
+        """Tell the next fit how a file wrote the numbers and dates of its columns, by name."""
         self._marks = marks
         return self
 

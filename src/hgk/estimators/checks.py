@@ -9,6 +9,7 @@ scikit-learn's own checks ask for some of the phrases; these are kept, and what 
 
 from __future__ import annotations
 
+import datetime
 import warnings
 from collections.abc import Sequence
 from numbers import Real
@@ -74,10 +75,8 @@ def _array(X: Any) -> np.ndarray:
             f"Expected 2D array, got {_shaped(array)} for X; Reshape your data by X.reshape(-1, 1) if it is one "
             "column, or by X.reshape(1, -1) if it is one row."
         )
-    if array.dtype.kind in "Mm":
-        raise ValueError(
-            f"X holds dates ({array.dtype}); turn them into numbers, such as a year or days since an event."
-        )
+    if array.dtype.kind == "m":
+        raise ValueError(f"X holds durations ({array.dtype}); turn them into numbers, such as hours.")
     if array.dtype.kind == "c":
         raise ValueError("Complex data not supported: X holds complex numbers; give their real and imaginary parts.")
     if array.dtype.kind == "V":
@@ -108,7 +107,7 @@ def _as_array(values: Any, what: str, expected: str) -> np.ndarray:
 
 def _numbers_if_possible(array: np.ndarray) -> np.ndarray:
     """Objects that are all numbers as floats; else as they are, since texts are read column by column."""
-    if any(isinstance(value, str) for value in array.flat):
+    if any(isinstance(value, str | datetime.date | np.datetime64) for value in array.flat):
         return array
     try:
         with np.errstate(all="ignore"):

@@ -13,7 +13,18 @@ from joblib import effective_n_jobs
 from hgk.arrays import device_of, exact_rows, require_memory
 from hgk.estimators import checks
 from hgk.executor import Executor, SideBySide, Threads
-from hgk.inputs import Encoder, Feature, Inputs, Marks, Merged, Reader, column_remarks, merge_rows, read_columns
+from hgk.inputs import (
+    DateForm,
+    Encoder,
+    Feature,
+    Inputs,
+    Marks,
+    Merged,
+    Reader,
+    column_remarks,
+    merge_rows,
+    read_columns,
+)
 from hgk.kernels import Kernel
 from hgk.learners import Learner
 from hgk.losses import Loss
@@ -56,7 +67,7 @@ def prepare_table(
     learner: Learner,
     kernel: Kernel | None = None,
     steps: bool = True,
-    marks: Mapping[str, Marks] | None = None,
+    marks: Mapping[str, Marks | DateForm] | None = None,
 ) -> Prepared:
     """Read, merge and encode; a given ``kernel`` brings its inputs, or takes the columns as they are.
 

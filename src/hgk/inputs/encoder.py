@@ -24,7 +24,7 @@ class Feature:
 
     column: int
     name: str
-    kind: str  # "scaled", "rank", "step", "category" or "missing"
+    kind: str  # "scaled", "rank", "step", "cyclic", "category" or "missing"
 
 
 @dataclass(frozen=True)

@@ -58,10 +58,6 @@ _CELL = re.compile(
     rf"\s?({_MONEY}|%)?(\))?\s*"
 )
 _PADDED = re.compile(r"0\d+")
-# A year first, or last with two or four digits; then perhaps a time.
-_DATE = re.compile(
-    r"(?:(\d{4})([-/.])(\d{1,2})\2(\d{1,2})|(\d{1,2})([-/.])(\d{1,2})\6(?:\d{4}|\d\d))(?:[T ]+\d{1,2}:\d\d.{0,20})?"
-)
 
 
 @storable
@@ -144,22 +140,6 @@ def may_be_number(cell: str) -> bool:
 def stands_for_nothing(cell: str) -> bool:
     """Whether a text in a column of numbers means that there is none."""
     return cell.strip().lower() in NO_NUMBER
-
-
-def is_date(cell: str) -> bool:
-    """Whether a text is a day: 2024-01-31, 31.1.2024, 1/31/2024 and the like, with or without a time.
-
-    Examples
-    --------
-    >>> from hgk.inputs.numerals import is_date
-    >>> [is_date(cell) for cell in ("2024-01-31T12:00", "31.1.24", "1/31/2024", "2024-31-31", "1.2.3")]
-    [True, True, True, False, False]
-    """
-    date = _DATE.fullmatch(cell.strip())
-    if date is None:
-        return False
-    one, two = (int(date[i]) for i in ((3, 4) if date[1] else (5, 7)))
-    return 1 <= min(one, two) <= 12 and 1 <= max(one, two) <= 31
 
 
 # ------------------------------------------------------------------------------------------------- one shape

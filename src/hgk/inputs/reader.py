@@ -10,6 +10,7 @@ import numpy as np
 
 from hgk.inputs.cells import Cells, Meant, is_text
 from hgk.inputs.columns import Column, kind_of
+from hgk.inputs.dates import DateForm, date_readings
 from hgk.inputs.numerals import Marks, Reading, reading
 from hgk.inputs.pieces import stacked
 from hgk.inputs.remarks import counting_remarks
@@ -34,7 +35,7 @@ class Reader:
 
     @classmethod
     def of(
-        cls, columns: Sequence[np.ndarray], names: Sequence[str], marks: Mapping[str, Marks] | None = None
+        cls, columns: Sequence[np.ndarray], names: Sequence[str], marks: Mapping[str, Marks | DateForm] | None = None
     ) -> Reader:
         """The reader of these columns, which are as :func:`hgk.inputs.split` gives them.
 
@@ -73,17 +74,29 @@ class Reader:
 
 
 def read_columns(
-    columns: Sequence[np.ndarray], names: Sequence[str], marks: Mapping[str, Marks] | None = None
+    columns: Sequence[np.ndarray], names: Sequence[str], marks: Mapping[str, Marks | DateForm] | None = None
 ) -> tuple[Reader, list[str]]:
     """The reader of these columns, and a sentence for each that may not have been meant as it is taken."""
     texts = readings([c if is_text(c) and not isinstance(c, Meant) else None for c in columns])
+    known = marks or {}
+    orders = [getattr(known.get(name), "order", "") for name in names]
+    plain = [c if r is not None and no_numbers(r) else None for c, r in zip(columns, texts, strict=True)]
     table = [
-        Cells(name, values, r, None if r is not None else (marks or {}).get(name))
-        for name, values, r in zip(names, columns, texts, strict=True)
+        Cells(name, values, r, None if r is not None else _numeric_marks(known.get(name)), d)
+        for name, values, r, d in zip(names, columns, texts, date_readings(plain, orders), strict=True)
     ]
     reader = Reader(tuple(kind_of(cells).of(cells) for cells in table))
     remarks = [r for column, cells in zip(reader.columns, table, strict=True) for r in column.remarks_on_reading(cells)]
     return reader, remarks + counting_remarks(columns, names)
+
+
+def no_numbers(r: Reading) -> bool:
+    """Whether texts are neither numbers nor codes, so that they may be dates."""
+    return r.marks is None and r.stray is None and not (r.unclear or r.padded)
+
+
+def _numeric_marks(marks: Marks | DateForm | None) -> Marks | None:
+    return marks if isinstance(marks, Marks) else None
 
 
 def readings(columns: Sequence[Any], decimal: str = "") -> list[Reading | None]:

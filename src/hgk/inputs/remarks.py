@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hgk.inputs.numerals import INEXACT, Reading, is_date
+from hgk.inputs.numerals import INEXACT, Reading
 
 # Rows from which a column that counts them is no coincidence.
 FEWEST_COUNTED = 10
@@ -24,19 +24,6 @@ def how_to_convert(r: Reading) -> str:
             "where they mark decimals"
         )
     return "convert it to float, after .str.replace('.', '') where dots mark thousands"
-
-
-def text_remark(name: str, cells: np.ndarray) -> str:
-    """A sentence on texts that are dates, "" if they are not."""
-    present = [cell for cell in cells if cell is not None]
-    dates = {cell for cell in set(present) if is_date(cell)}
-    if 2 * sum(cell in dates for cell in present) <= len(present):
-        return ""
-    such = next(cell for cell in present if cell in dates)
-    return (
-        f"Column {name!r} looks like dates, such as {such!r}, and is taken as text, so that their order is lost; turn "
-        "it into numbers, such as days since a date, or leave it out."
-    )
 
 
 def merged_remark(name: str) -> str:

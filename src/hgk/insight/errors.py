@@ -95,10 +95,15 @@ def new_rows(model: Estimator, X: Any, y: Any) -> NewRows:
     table, Y = model.table(X), _labels(model, np.asarray(y))
     if len(table) != len(Y):
         raise ValueError(f"X has {len(table)} rows and y has {len(Y)}; as many labels as rows are expected.")
-    training = training_of(model)
+    known = seen_rows(model, table, Y)
+    return NewRows(table[~known], Y[~known], int(known.sum()))
+
+
+def seen_rows(model: HGKEstimator, table: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """Whether rows, as the reader and the target give them, are equal to training rows, labels included."""
+    training = model.model_.need_training("Telling training rows from new ones needs")
     seen = {row.tobytes() for row in _cells(training.table, training.rows.Y.numpy())}
-    fresh = np.array([row.tobytes() not in seen for row in _cells(table, Y)], dtype=bool)
-    return NewRows(table[fresh], Y[fresh], int((~fresh).sum()))
+    return np.array([row.tobytes() in seen for row in _cells(table, Y)], dtype=bool)
 
 
 def _labels(model: Estimator, y: np.ndarray) -> np.ndarray:

@@ -11,14 +11,15 @@ aside or on leave-one-out values, never on rows the function was trained with. H
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from hgk.insight import new_rows
+from hgk.insight import Assessment, evaluate, new_rows
 from hgk.insight.fitted import Estimator, require_model
 from hgk.report.palette import FOREST_COLOUR, GREY, OURS_COLOUR, SERIES, SVM_COLOUR
-from hgk.report.sections import SHARED, Section, Subject, registered
+from hgk.report.sections import SHARED, EvaluationSection, Section, Subject, registered
 from hgk.report.web import as_json, assemble, colours, text_of, write
 
 
@@ -64,11 +65,55 @@ def report(model: Estimator, X: Any = None, y: Any = None, title: str | None = N
     training = model.model_.need_training("A report needs")
     if (X is None) != (y is None):
         raise ValueError("Of X and y one was given; rows that the fit has not seen need both.")
-    subject = Subject(model, None if X is None else new_rows(model, X, y))
-    sections = [section(subject) for section in registered()]
+    subject = Subject(model) if X is None else Subject(model, new_rows(model, X, y), evaluate(model, X, y))
+    sections = [section(subject) for section in registered() if section.applies(subject)]
     rows, columns = len(training.place), len(subject.columns)
     name = title or f"{type(model).__name__} on {rows:,} rows and {columns:,} columns"
     return assemble(name, name, _style(sections), _body(sections), _data(subject, sections), _script(sections))
+
+
+def write_evaluation(evaluation: Assessment, path: str | Path, title: str | None = None) -> Path:
+    """Write a page about the scores of a model on test rows, as :func:`hgk.insight.evaluate` returns them.
+
+    Parameters
+    ----------
+    evaluation : Assessment
+    path : str or Path
+        The file to write; its folder is made if it is not there, and a file that is there is replaced.
+    title : str, optional
+        The heading.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.datasets import load_iris
+    >>> from hgk import HGKClassifier
+    >>> from hgk.insight import evaluate
+    >>> from hgk.report import write_evaluation
+    >>> X, y = load_iris(return_X_y=True)
+    >>> told = evaluate(HGKClassifier("plain").fit(X[::3], y[::3]), X[1::3], y[1::3])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_evaluation(told, f"{folder}/test.html", title="Irises")
+    ...     "log-loss" in path.read_text(encoding="utf-8")
+    True
+    """
+    section = EvaluationSection(_Told(evaluation))  # type: ignore[arg-type]
+    name = title or f"{evaluation.rows:,} test rows"
+    about = {"task": evaluation.task, "judged": "test", "columns": [], "outputs": []}
+    data = {SHARED: about, section.key: section.data}
+    return write(assemble(name, name, _style([section]), section.html(), data, _script([section])), path)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a page of scores alone is about."""
+
+    evaluation: Assessment
 
 
 def _data(subject: Subject, sections: Sequence[Section]) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class Column(ABC):
     @property
     @abstractmethod
     def features(self) -> tuple[tuple[str, str], ...]:
-        """For each feature its name and its kind: "scaled", "rank", "step", "category" or "missing"."""
+        """For each feature its name and its kind: "scaled", "rank", "step", "cyclic", "category", "missing"."""
 
     @abstractmethod
     def __call__(self, x: np.ndarray) -> np.ndarray:

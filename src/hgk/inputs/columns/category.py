@@ -13,7 +13,6 @@ import numpy as np
 
 from hgk.inputs.cells import Cells, is_text, refusal
 from hgk.inputs.columns.base import Column, ColumnSettings
-from hgk.inputs.remarks import text_remark
 from hgk.storable import expect, storable, vector
 
 # Categories with an indicator of their own, per column, by weight.
@@ -112,7 +111,8 @@ class Category(Column):
     def remarks_on_reading(self, cells: Cells) -> list[str]:
         if cells.reading is None:
             return []
-        return [remark] if (remark := cells.reading.remark(self.name) or text_remark(self.name, cells.values)) else []
+        of_dates = "" if cells.dates is None else cells.dates.remark(self.name)
+        return [remark] if (remark := cells.reading.remark(self.name) or of_dates) else []
 
     def remarks_on_learning(self, weight: np.ndarray) -> list[str]:
         if not self.idle:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from hgk.inputs.cells import Cells, refusal
 from hgk.inputs.columns.base import Column
 from hgk.inputs.columns.category import Category
+from hgk.inputs.columns.date import Date
 from hgk.inputs.columns.numeric import Numeric
 from hgk.storable import KNOWN
 
 # The first that takes a column gets it.
-COLUMN_KINDS: list[type[Column]] = [Numeric, Category]
+COLUMN_KINDS: list[type[Column]] = [Numeric, Date, Category]
 
 
 def register(kind: type[Column], before: type[Column] | None = None) -> None:
@@ -43,7 +44,7 @@ def register(kind: type[Column], before: type[Column] | None = None) -> None:
     ...         return np.nan_to_num(x)[:, None] / 60
     >>> register(Minutes)
     >>> [kind.__name__ for kind in COLUMN_KINDS]
-    ['Numeric', 'Category', 'Minutes']
+    ['Numeric', 'Date', 'Category', 'Minutes']
     >>> COLUMN_KINDS.remove(Minutes)
     """
     if KNOWN.get(kind.__name__) is not kind:

@@ -7,6 +7,7 @@ from hgk.report.sections.columns import ColumnsSection
 from hgk.report.sections.data import DataSection
 from hgk.report.sections.effects import EffectsSection
 from hgk.report.sections.error import ErrorSection
+from hgk.report.sections.evaluation import EvaluationSection
 from hgk.report.sections.interactions import InteractionsSection
 from hgk.report.sections.kernel import KernelSection
 from hgk.report.sections.learning import LearningSection
@@ -28,6 +29,7 @@ _sections: list[type[Section]] = [
     RegionsSection,
     LearningSection,
     PredictionsSection,
+    EvaluationSection,
     WorstRowsSection,
     DataSection,
     SettingsSection,

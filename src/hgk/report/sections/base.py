@@ -9,7 +9,7 @@ from functools import cached_property
 from html import escape
 from typing import Any, ClassVar
 
-from hgk.insight import NewRows, plain_remark
+from hgk.insight import Assessment, NewRows, plain_remark
 from hgk.insight.errors import LOO
 from hgk.insight.fitted import Estimator, column_names, most_important, output_names, training_of
 from hgk.model import Model, Training
@@ -22,10 +22,11 @@ IMPORTANT = 20
 
 @dataclass(frozen=True)
 class Subject:
-    """What a page is about: a fitted estimator, and rows that it has not seen, where they were given."""
+    """What a page is about: a fitted estimator; rows that it has not seen and scores on them, where they were given."""
 
     estimator: Estimator
     new: NewRows | None = None
+    evaluation: Assessment | None = None
 
     @cached_property
     def model(self) -> Model:
@@ -96,6 +97,11 @@ class Section(ABC):
     key: ClassVar[str]
     draws: ClassVar[Sequence[tuple[str, str]]] = ()
     script: ClassVar[str] = ""
+
+    @classmethod
+    def applies(cls, subject: Subject) -> bool:
+        """Whether a page about this has the section."""
+        return True
 
     def __init__(self, subject: Subject):
         self.subject = subject
