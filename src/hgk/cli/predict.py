@@ -76,9 +76,7 @@ def predict(
     """Predict the rows of a table."""
     check_device(device)
     fitted = load(model).set_params(device=device)
-    _check_asked(fitted, interval, proba)
-    how = Bounded(interval, interval_method, _bounds(interval_bounds))
-    how.check(interval_bounds)
+    how = _asked(fitted, interval, interval_method, interval_bounds, proba)
     kept = _kept_names(keep, fitted)
     if out != "-":
         tables.check_ending(out)
@@ -92,8 +90,7 @@ def predict(
         frame = _predictions(fitted, X, how, proba)
     frame = pd.concat([table.kept[kept], frame], axis=1) if kept else frame
     if as_json and out == "-":
-        columns = [_for_json(frame[name]) for name in frame.columns]
-        print_json([dict(zip(frame.columns, row, strict=True)) for row in zip(*columns, strict=True)])
+        print_json(_records(frame))
         return
     tables.write_table(frame, out)
     if as_json:
@@ -102,6 +99,14 @@ def predict(
         tell(notes)
         if out != "-":
             say(f"{len(frame)} predictions in {out}")
+
+
+def _asked(model: HGKEstimator, interval: float | None, method: str, bounds: str | None, proba: bool) -> Bounded:
+    """The intervals, if any, once everything that was asked for fits the model."""
+    _check_asked(model, interval, proba)
+    how = Bounded(interval, method, _bounds(bounds))
+    how.check(bounds)
+    return how
 
 
 def _check_asked(model: HGKEstimator, interval: float | None, proba: bool) -> None:
@@ -159,6 +164,11 @@ def _kept_names(given: list[str] | None, model: HGKEstimator) -> list[str]:
     if kept and not hasattr(model, "feature_names_in_"):
         raise Unusable("--keep was given with a model that knows no names of columns; fit it on a table with names.")
     return kept
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    columns = [_for_json(frame[name]) for name in frame.columns]
+    return [dict(zip(frame.columns, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _for_json(column: pd.Series) -> list[Any]:

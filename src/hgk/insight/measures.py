@@ -22,8 +22,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# What a probability of 0 counts as in a log-loss; bins of equally many rows of a calibration error.
-LEAST_PROBABILITY, CALIBRATION_BINS = 1e-15, 10
+from hgk.permutation import LEAST_PROBABILITY
+
+# Of equally many rows, of a calibration error.
+CALIBRATION_BINS = 10
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ def label_bounds(target: Target, rows: Rows) -> list[LabelBounds]:
 
 
 # What scaling and scaling back may change, in units of the largest label.
-ROUNDED = 8 * np.finfo(float).eps
+ROUNDING_OF_LABELS = 8 * np.finfo(float).eps
 
 
 def _rounded(y: np.ndarray, size: float) -> LabelBounds:
@@ -117,9 +117,9 @@ def _rounded(y: np.ndarray, size: float) -> LabelBounds:
     A bound of more digits is widened, so that the labels there are not outside by rounding.
     """
     short = np.array([_short(v) for v in y.tolist()])
-    found = bounds_of(np.where(np.abs(short - y) <= ROUNDED * size, short, y))
-    low = found.low if _short(found.low) == found.low else found.low - ROUNDED * size
-    high = found.high if _short(found.high) == found.high else found.high + ROUNDED * size
+    found = bounds_of(np.where(np.abs(short - y) <= ROUNDING_OF_LABELS * size, short, y))
+    low = found.low if _short(found.low) == found.low else found.low - ROUNDING_OF_LABELS * size
+    high = found.high if _short(found.high) == found.high else found.high + ROUNDING_OF_LABELS * size
     return LabelBounds(low, high, found.why)
 
 
