@@ -488,7 +488,9 @@ def test_everything_can_be_asked_of_a_model_in_leaves(divided_fit, tmp_path):
     features = training.rows.X[training.place[given_rows(model)]]
     torch.testing.assert_close(model.machine_.X.double(), features, rtol=1e-6, atol=1e-6)
     assert influence(model, X_new[:2]).shape == (2, len(y))
-    assert row_explained(model, X_new[:1], 3)["outputs"][0]["rows"][0]["row"] is not None
+    explained = row_explained(model, X_new[:1], 3, terms=True, notes=[])
+    assert explained["rows"][0]["rows"][0]["row"] is not None
+    assert explained["terms"]["outputs"][0]["rows"][0]["row"] is not None
     np.testing.assert_allclose(model.predict(X_new[:1]), model.predict(X_new)[:1], atol=1e-4)
     hgk.save(model, tmp_path / "m.hgk")
     again = hgk.load(tmp_path / "m.hgk")

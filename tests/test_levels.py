@@ -311,12 +311,13 @@ def test_the_outputs_of_two_values_are_one_prediction(halves, two, tmp_path, cal
     row = int(np.abs(two.predict(halves[2]) - 5.5).argmin())
     hgk.save(two, tmp_path / "two.hgk")
     np.savetxt(tmp_path / "new.csv", halves[2], delimiter=",", header="x0,x1,x2", comments="")
-    explain = "explain", tmp_path / "two.hgk", "--data", tmp_path / "new.csv", "--row", row
+    explain = "explain", tmp_path / "two.hgk", "--data", tmp_path / "new.csv", "--row", row, "--terms"
     code, out, _ = call(*explain, "--json")
     assert code == 0
     said = json.loads(out)
-    power, (output,) = said["power"], said["outputs"]
-    assert said["values"] == [3.0, 8.0]
+    terms = said["terms"]
+    power, (output,) = terms["power"], terms["outputs"]
+    assert terms["values"] == [3.0, 8.0]
     odds = (output["value"] - 3) / (8 - output["value"])
     assert said["prediction"] == pytest.approx(3 + 5 * odds**power / (1 + odds**power))
     words = f"the prediction below, moved to the nearer of 3 and 8 by the power {power:g} of its odds"

@@ -31,6 +31,8 @@ from hgk.storage import load
 
 # Background rows for the reasons of a single row, and pairs of columns that are shown.
 BACKGROUND_ROWS, PAIRS_SHOWN = 64, 5
+# A smaller part of a prediction is rounding.
+LEAST_REASON = 1e-9
 
 RowOption = Annotated[
     int | None,
@@ -303,7 +305,8 @@ def _reasons_listing(output: dict[str, Any], most: int = 12) -> Listing:
     listing.title = rich_cell(f"{output['output']}: {output['base']:.5g} on average, {output['value']:.5g} here")
     listing.add_row("mean prediction", "", f"{output['base']:.5g}", "")
     for entry in output["columns"][:most]:
-        numbers = f"{entry['adds']:+.4g}", f"{entry['error']:.2g}"
+        nothing = abs(entry["adds"]) < LEAST_REASON * abs(output["value"])
+        numbers = ("0", "") if nothing else (f"{entry['adds']:+.4g}", f"{entry['error']:.2g}")
         listing.add_row(rich_cell(entry["column"]), rich_cell(entry["cell"]), *numbers)
     rest = output["columns"][most:]
     if rest:

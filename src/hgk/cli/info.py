@@ -56,7 +56,7 @@ def matter_line(told: dict[str, Any] | None, most: int = 5) -> str:
     found = [(name, value) for name, value in told["columns"].items() if value["importance"]]
     if not found:
         return "no column more than noise"
-    leading = ", ".join(f"{name} {value['importance']:.2f} ± {value['error']:.2f}" for name, value in found[:most])
+    leading = ", ".join(f"{name} {value['importance']:.2g} ± {value['error']:.1g}" for name, value in found[:most])
     return f"{leading} ({told['unit']})"
 
 

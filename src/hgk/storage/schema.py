@@ -185,7 +185,15 @@ SUMMARY: Fields = {
     "compact": bool,
     "single": bool,
 }
-LATER: Fields = {"loss": str, "plain": bool, "tried": list[str], "leaves": str | None, "losses": str | None}
+LATER: Fields = {
+    "loss": str,
+    "plain": bool,
+    "tried": list[str],
+    "leaves": str | None,
+    "losses": str | None,
+    "compressed": str | None,
+    "bounds": list[str] | None,
+}
 IMPORTANCE: Fields = {"unit": str, "rows": int, "repeats": int}
 IMPORTANCE_OF_COLUMN: Fields = dict.fromkeys(("importance", "mean", "error", "spread"), float)
 

@@ -11,7 +11,7 @@ function drawCurve(id, e, k, y, curves) {
   for (const curve of curves) f.path(kept.map(p => [place(p), curve[p]]), "line thin grey");
   f.path(kept.map(p => [place(p), e.mean[k][p]]), "line ours");
   e.mean[k].forEach((v, p) => {
-    const name = p === gone ? "missing" : short(e.grid[p]);
+    const name = p === gone ? "missing" : e.dates ? e.dates[p] : short(e.grid[p]);
     f.point(p === gone ? "D" : "o", "ours", f.X(place(p)), f.Y(v), `${e.name} ${p === gone ? "" : "= "}${name}\n${outputs[k]} ${short(v)} on average over ${e.rows} rows`);
   });
   if (gone >= 0) f.text(f.X(gap) + 8, f.Y(e.mean[k][gone]) + 18, "missing", "end", "soft");

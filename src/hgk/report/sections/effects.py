@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hgk.inputs.columns import Column, Date
 from hgk.insight import Effect, effect
 from hgk.report.sections.base import Section, choose_output, script_of
 from hgk.report.values import cut_name, rounded
@@ -11,6 +12,7 @@ from hgk.report.web import figure
 
 # Columns that are shown, and outputs up to which the curves of single rows are.
 EFFECTS_SHOWN, OUTPUTS_WITH_CURVES = 6, 10
+SECONDS_OF_YEAR = 365.2425 * 86400
 
 
 class EffectsSection(Section):
@@ -21,7 +23,10 @@ class EffectsSection(Section):
     script = script_of("effects")
 
     def compute(self):
-        return [_effect(effect(self.subject.estimator, j)) for j in self.subject.order[:EFFECTS_SHOWN]]
+        subject = self.subject
+        carries, columns = subject.estimator.importance_.carries, subject.model.inputs.reader.columns
+        leading = [j for j in subject.order if carries[j]] or subject.order[:1]
+        return [_effect(effect(subject.estimator, j), columns[j]) for j in leading[:EFFECTS_SHOWN]]
 
     def html(self) -> str:
         about = (
@@ -37,12 +42,16 @@ class EffectsSection(Section):
         return f'{choose_output(self.subject)}<p class="soft">{about}</p><div class="small">{drawn}</div>'
 
 
-def _effect(effect: Effect) -> dict[str, Any]:
+def _effect(effect: Effect, column: Column) -> dict[str, Any]:
     curves = list(effect.curves) if len(effect.curves) <= OUTPUTS_WITH_CURVES else []
+    grid, dates = effect.grid, None
+    if isinstance(column, Date):  # the axis is in years
+        grid, dates = 1970 + grid / SECONDS_OF_YEAR, [column.shown(x) for x in grid]
     return {
         "column": effect.column,
         "name": cut_name(effect.name),
-        "grid": rounded(effect.grid),
+        "grid": rounded(grid),
+        "dates": dates,
         "labels": None if effect.labels is None else [cut_name(label) for label in effect.labels],
         "mean": rounded(effect.mean),
         "curves": [rounded(curve) for curve in curves],
