@@ -325,7 +325,8 @@ def test_the_loss_is_chosen_by_log_loss_and_told(logistic_fit):
     assert not model.model_.target.estimates
     X_new, y_new = bumpy(1500, len(model.classes_), seed=1)
     risk = log_loss(y_new, model.predict_proba(X_new))
-    assert model.model_.error()["log_loss"] == chosen.log_loss == said.of_logistic
+    assert model.model_.error()["log_loss"] == chosen.log_loss
+    assert said.of_logistic < said.of_squares
     assert chosen.log_loss == pytest.approx(risk, abs=0.15)
     assert risk < (0.55 if len(model.classes_) == 2 else 0.9)
 

@@ -183,7 +183,8 @@ class Chosen(Event):
 class LossesCompared(Event):
     """Log-losses on the rows set aside, of least squares and of the logistic loss; which is taken.
 
-    ``moved`` says that kernels took steps by the logistic loss.
+    ``moved`` says that kernels took steps by the logistic loss. In leaves two partitions are judged, and the losses are
+    those that follow for the mean of all.
     """
 
     logistic: bool

@@ -260,8 +260,7 @@ def _decided(
     else:
         taken = True
     if taken and len(offers) > 1:
-        means = [rows.mean(offer.losses)[0] for offer in offers]
-        told = {"rows": round(rows.given), "of_squares": means[0], "of_logistic": means[1]}
+        told = {"rows": round(rows.given), "of_squares": offers[0].value, "of_logistic": offers[1].value}
         fit.progress.report(LossesCompared(logistic=best is offers[1], moved=False, **told))  # type: ignore[arg-type]
     event = LeavesChosen(
         taken=taken, size=best.plan.size, steps=best.plan.steps, partitions=partitions, share=best.share,
