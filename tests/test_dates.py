@@ -507,3 +507,27 @@ def test_methods_are_compared_on_dates_that_the_user_or_other_columns_decide(cal
     read = tables.with_dates(table.frame, table.marks)["d"]
     assert read[0] == pd.Timestamp("2024-01-31T11:00", tz="UTC")
     assert pd.isna(read[1])
+
+
+@pytest.mark.parametrize(
+    "texts", [["1.2.10", "1.3.11", "2.1.12"], ["1.13.2", "1.2.10"], ["1001-12", "4711-11", "2003-01"]], ids=str
+)
+def test_versions_and_numbers_of_parts_are_no_dates(texts):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"v": rng.choice(texts, 60), "x": rng.normal(size=60)})
+    model = HGKRegressor("plain", random_state=0).fit(frame, frame["x"])
+    assert model.model_.inputs.columns[0].taken_for()["kind"] == "category"
+    assert np.isfinite(model.predict(pd.DataFrame({"v": ["9.9.9"], "x": [0.0]}))).all()
+
+
+@pytest.mark.parametrize("texts", [["1.2.10", "13.3.11"], ["01.02.10", "1.3.11"], ["1.2.2010"], ["2003-01"]], ids=str)
+def test_dates_between_dots_and_months_stay_dates(texts):
+    assert date_reading(texts).dates
+
+
+def test_a_column_of_dates_without_a_date():
+    frame = pd.DataFrame({"d": pd.to_datetime([None] * 30), "x": np.arange(30.0)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = HGKRegressor("plain", random_state=0).fit(frame, np.arange(30.0))
+        assert np.isfinite(model.predict(frame.assign(d=pd.Timestamp("2024-01-01")))).all()

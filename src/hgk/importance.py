@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from hgk.storable import expect, storable, vector
 
@@ -15,9 +15,11 @@ from hgk.storable import expect, storable, vector
 FALSE_ALARM = 1e-3
 
 
-def noise_level(many: int) -> float:
-    """How many of its standard errors the largest of so many numbers hardly ever exceeds, if the true ones are 0."""
-    return NormalDist().inv_cdf(1 - FALSE_ALARM / max(1, many))
+def noise_level(many: int, rows: int) -> float:
+    """How many of its standard errors the largest of so many means over rows hardly ever exceeds, if the true ones are
+    0: Student's quantile, since the errors are measured on these rows.
+    """
+    return float(stdtrit(max(1, rows - 1), 1 - FALSE_ALARM / max(1, many)))
 
 
 @storable
@@ -77,7 +79,7 @@ class Importance:
     @property
     def carries(self) -> np.ndarray:
         """Where the increase is more than noise."""
-        return self.mean > noise_level(len(self.names)) * self.error + self.optimism
+        return self.mean > noise_level(len(self.names), self.rows) * self.error + self.optimism
 
     @property
     def shown(self) -> np.ndarray:

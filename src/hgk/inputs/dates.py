@@ -27,6 +27,8 @@ from hgk.storable import expect, storable
 DATE_ORDERS = {"dmy": "the day first", "mdy": "the month first"}
 # Years of two digits from this one on are of the last century.
 LAST_CENTURY = 69
+# A month of another year than these is the number of something else.
+YEARS_OF_MONTHS = range(1700, 2200)
 EPOCH = datetime.datetime(1970, 1, 1)
 # Different cells of which half must be dates before the others are looked at.
 FIRST_CELLS = 200
@@ -141,6 +143,8 @@ def _ordered(found: Mapping[str, Mapping[str, Any]], order: str) -> DateReading:
     open_cells = {cell: (int(p["one"]), int(p["two"])) for cell, p in found.items() if p.get("one") is not None}
     if not open_cells:
         return DateReading(DateForm(), next(iter(found)))
+    if _like_versions([found[cell] for cell in open_cells]):
+        return DateReading()
     such = next(iter(open_cells))
     days_first, months_first = ([c for c, pair in open_cells.items() if pair[k] > 12] for k in (0, 1))
     if days_first and months_first:
@@ -151,6 +155,13 @@ def _ordered(found: Mapping[str, Mapping[str, Any]], order: str) -> DateReading:
     if all(found[cell]["mark"] == "." for cell in open_cells):
         return DateReading(DateForm("dmy"), such)
     return DateReading(DateForm(order), such, borrowed=True) if order else DateReading(such=such, unclear=True)
+
+
+def _like_versions(parts: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether three short numbers between dots may count versions: no leading 0 and no first number above 12."""
+    dotted = all(p["mark"] == "." and len(p["year"]) == 2 for p in parts)
+    padded = any(number.startswith("0") for p in parts for number in (p["one"], p["two"], p["year"]))
+    return dotted and not padded and all(int(p["one"]) <= 12 for p in parts)
 
 
 def date_readings(columns: Sequence[Any], orders: Sequence[str] = ()) -> list[DateReading | None]:
@@ -207,6 +218,8 @@ def _parts(cell: str) -> dict[str, Any] | None:
     parts = match.groupdict()
     if parts.get("one") is not None and not 1 <= min(int(parts["one"]), int(parts["two"])) <= 12:
         return None
+    if "name" not in parts and "one" not in parts and not parts["day"] and int(parts["year"]) not in YEARS_OF_MONTHS:
+        return None  # the number of a part, such as 4711-11
     return parts
 
 

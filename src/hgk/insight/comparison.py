@@ -437,7 +437,7 @@ def _sentence(told: Comparison) -> str:
     rival = second if mine is None or mine is best else best
     me = best if mine is None else mine
     change, half = paired_difference(me, rival)
-    apart = f"{abs(change):.3g} ± {half:.2g}"
+    apart = f"{abs(change):.3g} ± {half:.2g} (95 % interval)"
     scores = f"{told.metric_words} {me.mean:.4g}, {rival.name} {rival.mean:.4g}"
     if not abs(change) > half:
         which = "next" if me is best else "best"

@@ -71,7 +71,7 @@ class Interactions:
         """Where the loss is more than noise, and more than a thousandth of the loss of the best constant: no function
         that was learned adds up exactly.
         """
-        return self.mean > np.maximum(noise_level(len(self.pairs)) * self.error, NEGLIGIBLE)
+        return self.mean > np.maximum(noise_level(len(self.pairs), self.rows) * self.error, NEGLIGIBLE)
 
     @property
     def shown(self) -> np.ndarray:

@@ -199,9 +199,8 @@ def _weekday(x: np.ndarray) -> np.ndarray:
 
 def _frequent(weekday: np.ndarray, mass: np.ndarray, whole: bool, weight: np.ndarray) -> np.ndarray:
     """Days that enough rows have and enough lack, as with categories; of two that are all, the second."""
-    total = np.bincount(weekday, weights=mass, minlength=7)
     rows = max(weight.sum(), len(weight))
-    total *= rows / weight.sum()
+    total = np.bincount(weekday, weights=mass, minlength=7) * (rows / weight.sum())
     least = fewest_rows(rows)
     days = np.flatnonzero((total >= least) & (rows - total >= least))
     return (days[1:] if len(days) == 2 and (total > 0).sum() == 2 and whole else days).astype(float)
