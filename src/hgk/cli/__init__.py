@@ -28,7 +28,7 @@ COMMANDS = {
     "fit": "Fit a model to a table and write it to a file.",
     "predict": "Predict the rows of a table.",
     "evaluate": "Score a model on a labelled table, and compare with what its fit had promised.",
-    "compare": "Cross-validate hgk beside a plain SVM, a random forest and boosting, all on the same folds.",
+    "compare": "Cross-validate hgk, a plain SVM, a random forest and boosting, all on the same folds.",
     "explain": "Show which columns matter, and which interact; or, for one row, the reasons for its prediction.",
     "info": "Tell what a model file holds, without loading the model.",
     "compress": "Write the same model on fewer rows: faster predictions, a smaller file.",

@@ -1,4 +1,4 @@
-"""``hgk compare``: hgk beside other methods on a table, by the same folds."""
+"""``hgk compare``: hgk compared with other methods on a table, by the same folds."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def compare(
     quiet: QuietOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Cross-validate hgk beside a plain SVM, a random forest and boosting, all on the same folds."""
+    """Cross-validate hgk, a plain SVM, a random forest and boosting, all on the same folds."""
     check_device(device)
     seconds = None if time_budget is None else duration(time_budget)
     outputs = [] if out is None else [Output("--out", out, "a comparison by hgk", is_comparison)]

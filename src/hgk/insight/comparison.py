@@ -1,4 +1,4 @@
-"""hgk beside other methods on the same rows, by the same folds.
+"""hgk compared with other methods on the same rows, by the same folds.
 
 Of every method the score on each of k held-out folds, and over these
 
@@ -132,7 +132,7 @@ def compare(
     device: str = "cpu",
     callback: Callable[[str, int], Any] | None = None,
 ) -> Comparison:
-    """Cross-validate hgk beside other methods, all on the same folds.
+    """Cross-validate hgk compared with other methods, all on the same folds.
 
     Parameters
     ----------

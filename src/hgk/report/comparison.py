@@ -1,4 +1,4 @@
-"""hgk beside other methods as one HTML page."""
+"""hgk compared with other methods as one HTML page."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write_comparison(comparison: Comparison, path: str | Path, title: str | None
     ...     "random forest" in path.read_text(encoding="utf-8")
     True
     """
-    name = title or f"hgk beside other methods on {comparison.rows:,} rows"
+    name = title or f"hgk compared with other methods on {comparison.rows:,} rows"
     about = {"task": comparison.task, "judged": "test", "columns": [], "outputs": []}
     data = {"about": about, "methods": _drawn(comparison)}
     style = colours({"ours": OURS_COLOUR, "grey": GREY}) + text_of("report.css")
