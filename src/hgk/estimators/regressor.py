@@ -208,8 +208,8 @@ class HGKRegressor(RegressorMixin, HGKEstimator):
         learned has seen row i, and r_i is too small: ρ >= 1 is how much larger errors were on rows set aside, as
         measured during the fit (``history_``, "optimism").
 
-        Whole-number weights are repetitions, of which one is left out, so do not give all rows a weight such as 2: their
-        residuals would be those of rows whose twin was seen. Other weights count relative to each other.
+        Whole-number weights are repetitions, of which one is left out, so do not give all rows a weight such as 2:
+        their residuals would be those of rows whose twin was seen. Other weights count relative to each other.
 
         What is promised: with ``method="jackknife+"``, σ = 1 and all rows near, and ρ = 1 and a kernel that does not
         depend on the labels, coverage over new rows like the training rows is at least 1 - 2 (1 - coverage) (Barber,
