@@ -15,16 +15,14 @@ from dataclasses import dataclass, field
 
 import torch
 
-from hgk.losses import Logistic, Loss
 from hgk.machines.leaves import InLeaves
-from hgk.machines.of_classes import OfClasses
-from hgk.solvers.classes import RELATIVE_GAP
-from hgk.storable import expect, storable
+from hgk.machines.of_classes import LogOdds, OfClasses
+from hgk.storable import storable
 
 
 @storable
 @dataclass(frozen=True, eq=False)
-class ClassesInLeaves(InLeaves):
+class ClassesInLeaves(LogOdds, InLeaves):  # type: ignore[override]
     """The logistic machine of the leaves of one partition.
 
     What stands in for leaves without rows is a partition of a single leaf, of some of the rows.
@@ -37,24 +35,7 @@ class ClassesInLeaves(InLeaves):
 
     gap_left: float = field(default=0.0, kw_only=True)
 
-    @property
-    def loss(self) -> Loss:
-        return Logistic()
-
-    @property
-    def gap(self) -> float:  # type: ignore[override]
-        return self.gap_left if self.gap_left > 10 * RELATIVE_GAP else 0.0
-
-    @property
-    def clip(self) -> float:
-        """Logarithms of odds are not clipped."""
-        return float("inf")
-
     def machine_of(self, leaf: int, weight: torch.Tensor) -> OfClasses:
         members = self.partition.rows(leaf)
         lam = float(self.cs[leaf] / weight[members].sum())
         return OfClasses(self.kernel_of(leaf), lam, self.X[members].double(), self.alpha[members], 0.0, self.gap_left)
-
-    def check(self, features, rows):
-        super().check(features, rows)
-        expect(self.gap_left >= 0, "a machine's duality gap is no number, or negative")

@@ -20,9 +20,32 @@ from hgk.storable import expect, storable
 MATRICES_OF_CLASSES = 3
 
 
+class LogOdds:
+    """What machines of the logistic loss of classes share."""
+
+    gap_left: float
+
+    @property
+    def loss(self) -> Loss:
+        return Logistic()
+
+    @property
+    def gap(self) -> float:
+        return self.gap_left if self.gap_left > 10 * RELATIVE_GAP else 0.0
+
+    @property
+    def clip(self) -> float:
+        """Logarithms of odds are not clipped."""
+        return float("inf")
+
+    def check(self, features, rows):
+        super().check(features, rows)  # type: ignore[misc]
+        expect(self.gap_left >= 0, "a machine's duality gap is no number, or negative")
+
+
 @storable
 @dataclass(frozen=True, eq=False)
-class OfClasses(Sum):
+class OfClasses(LogOdds, Sum):  # type: ignore[override]
     """The minimiser of λ‖f‖² + (1/n) Σ s_i L(y_i, f(x_i)) for the logistic loss of classes.
 
     Functions without single rows are those of one Newton step from the minimum (:mod:`hgk.solvers.classes`).
@@ -34,23 +57,6 @@ class OfClasses(Sum):
     """
 
     gap_left: float = 0.0
-
-    @property
-    def loss(self) -> Loss:
-        return Logistic()
-
-    @property
-    def gap(self) -> float:  # type: ignore[override]
-        return self.gap_left if self.gap_left > 10 * RELATIVE_GAP else 0.0
-
-    @property
-    def clip(self) -> float:
-        """Logarithms of odds are not clipped."""
-        return float("inf")
-
-    def check(self, features, rows):
-        super().check(features, rows)
-        expect(self.gap_left >= 0, "a machine's duality gap is no number, or negative")
 
     def without_one(self, rows, index):
         values, columns, change = self._changes(rows, index)
